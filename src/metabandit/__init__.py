@@ -1,0 +1,1 @@
+"""metabandit: Thompson sampling for many related bandits."""
