@@ -1,0 +1,330 @@
+"""The linear mixed model's compiled loops. Every one has a slow twin in tests/twins/linear.py.
+
+Symbols (maths: docs/models/linear.md)
+  factor (d, d + 1)  row k holds U[k, k:] and y[k]: P = U'U is the precision of xi, h = U'y; entries left of the
+                     diagonal are never read. theta = mean + root xi with xi ~ N(0, I) a priori.
+  root (1, d)|(d, d) diagonal, or lower triangle, of a square root of the prior covariance of theta
+  totals (2,)        [rho2, sum of log s]: what the evidence needs beside the factor
+  rows, step_row, step_column, width   where row a of Phi_i stands: see models/features.py
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from metabandit.kernels._jit import compiled
+
+
+@compiled
+def rotate(factor, x):  # type: ignore[no-untyped-def]
+    """P += x x' for the augmented row x : (d + 1,), by Givens rotations; always well defined, never a downdate.
+
+    x is used up. Returns the residual left over, whose square is e^2 / f of the exact evidence.
+    """
+    d = factor.shape[0]
+    for k in range(d):
+        head = x[k]
+        if head == 0.0:  # a column the row does not touch, or one with zero prior variance
+            continue
+        row = factor[k, k : d + 1]
+        tail = x[k : d + 1]
+        r = math.sqrt(row[0] * row[0] + head * head)
+        c = row[0] / r
+        s = head / r
+        row[0] = r
+        for j in range(1, row.shape[0]):
+            t = row[j]
+            row[j] = c * t + s * tail[j]
+            tail[j] = c * tail[j] - s * t
+    return x[d]
+
+
+@compiled
+def solve_back(factor, z, scale, out):  # type: ignore[no-untyped-def]
+    """out = U^-1 (y + scale z): the posterior mean of xi for scale 0, a posterior draw for normal z."""
+    d = factor.shape[0]
+    for k in range(d - 1, -1, -1):
+        row = factor[k]
+        total = row[d] + scale * z[k]
+        for j in range(k + 1, d):
+            total -= row[j] * out[j]
+        out[k] = total / row[k]
+
+
+@compiled
+def solve_forward(factor, x):  # type: ignore[no-untyped-def]
+    """x <- U'^-1 x, so that x'x becomes x' P^-1 x. Row by row: no strided access."""
+    d = factor.shape[0]
+    for k in range(d):
+        if x[k] == 0.0:
+            continue
+        row = factor[k]
+        head = x[k] / row[k]
+        x[k] = head
+        for j in range(k + 1, d):
+            x[j] -= row[j] * head
+
+
+@compiled
+def colour(root, mean, xi, out):  # type: ignore[no-untyped-def]
+    """out = mean + root xi."""
+    d = xi.shape[0]
+    if root.shape[0] == 1:
+        for k in range(d):
+            out[k] = mean[k] + root[0, k] * xi[k]
+    else:
+        for k in range(d):
+            total = mean[k]
+            for j in range(k + 1):
+                total += root[k, j] * xi[j]
+            out[k] = total
+
+
+@compiled
+def whiten(root, g, x):  # type: ignore[no-untyped-def]
+    """x[:d] = root' g."""
+    d = g.shape[0]
+    if root.shape[0] == 1:
+        for k in range(d):
+            x[k] = root[0, k] * g[k]
+    else:
+        for k in range(d):
+            x[k] = 0.0
+        for j in range(d):
+            if g[j] != 0.0:
+                for k in range(j + 1):
+                    x[k] += root[j, k] * g[j]
+
+
+@compiled
+def cell_row(rows, step_row, step_column, width, i, a, g):  # type: ignore[no-untyped-def]
+    """g = row a of Phi_i : (d,)."""
+    source = rows[i, a * step_row : a * step_row + width]
+    if width != g.shape[0]:
+        g[:] = 0.0
+    target = g[a * step_column : a * step_column + width]
+    for k in range(width):
+        target[k] = source[k]
+
+
+@compiled
+def cell_mean(rows, step_row, step_column, width, i, a, theta):  # type: ignore[no-untyped-def]
+    """phi(x_i, a)' theta."""
+    source = rows[i, a * step_row : a * step_row + width]
+    part = theta[a * step_column : a * step_column + width]
+    total = 0.0
+    for k in range(width):
+        total += source[k] * part[k]
+    return total
+
+
+@compiled
+def draw_many(factor, root, mean, z, scale, out):  # type: ignore[no-untyped-def]
+    """out[j] = mean + root U^-1 (y + scale[j] z[j])."""
+    xi = np.empty(factor.shape[0])
+    for j in range(z.shape[0]):
+        solve_back(factor, z[j], scale[j], xi)
+        colour(root, mean, xi, out[j])
+
+
+# -- tasks with a diagonal covariance: two numbers a cell ------------------------------------------------------------
+
+
+@compiled
+def learn_cell(  # type: ignore[no-untyped-def]
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
+    i, a, y, g, x,
+):
+    """One reward: the cell's statistics, the coefficients and the evidence (maths.md a.2, exact)."""
+    d = factor.shape[0]
+    n = counts[i, a]
+    tau2 = task_var[a]
+    if extra.shape[0] > 0:
+        tau2 += extra[i, a]
+    sigma2 = noise[a]
+    b = sigma2 / (sigma2 + n * tau2)  # 1 - shrinkage weight
+    s = sigma2 + tau2 * b  # predictive variance given theta
+    w = 1.0 / math.sqrt(s)
+    gap = y - means[i, a]
+    cell_row(rows, step_row, step_column, width, i, a, g)
+    start = 0.0
+    for k in range(d):
+        start += g[k] * mean[k]
+    whiten(root, g, x)
+    for k in range(d):
+        x[k] *= b * w
+    x[d] = (gap + b * (means[i, a] - start)) * w
+    left = rotate(factor, x)
+    totals[0] += left * left
+    totals[1] += math.log(s)
+    within[a] += gap * gap * n / (n + 1.0)
+    means[i, a] += gap / (n + 1.0)
+    counts[i, a] = n + 1.0
+
+
+@compiled
+def learn_cells(  # type: ignore[no-untyped-def]
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
+    tasks, arms, rewards,
+):
+    """Many rewards, in the order given."""
+    g = np.empty(factor.shape[0])
+    x = np.empty(factor.shape[0] + 1)
+    for j in range(tasks.shape[0]):
+        learn_cell(
+            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
+            noise, tasks[j], arms[j], rewards[j], g, x,
+        )
+
+
+@compiled
+def cell_laws(  # type: ignore[no-untyped-def]
+    rows, step_row, step_column, width, counts, means, task_var, extra, noise, tasks, thetas, scale, out_mean, out_sd
+):
+    """mean and sd of r_i given theta and the task's own data; thetas : (1, d) shared or (n, d), scale likewise."""
+    shared = thetas.shape[0] == 1
+    for j in range(tasks.shape[0]):
+        i = tasks[j]
+        row = 0 if shared else j
+        for a in range(out_mean.shape[1]):
+            tau2 = task_var[a]
+            if extra.shape[0] > 0:
+                tau2 += extra[i, a]
+            b = noise[a] / (noise[a] + counts[i, a] * tau2)
+            prior = cell_mean(rows, step_row, step_column, width, i, a, thetas[row])
+            out_mean[j, a] = b * prior + (1.0 - b) * means[i, a]
+            out_sd[j, a] = scale[row] * math.sqrt(tau2 * b)
+
+
+@compiled
+def cell_moments(  # type: ignore[no-untyped-def]
+    factor, root, theta, rows, step_row, step_column, width, counts, means, task_var, extra, noise, tasks,
+    out_mean, out_var,
+):
+    """mean and variance of r_i given everything, theta integrated out; theta is its posterior mean."""
+    g = np.empty(factor.shape[0])
+    x = np.empty(factor.shape[0])
+    for j in range(tasks.shape[0]):
+        i = tasks[j]
+        for a in range(out_mean.shape[1]):
+            tau2 = task_var[a]
+            if extra.shape[0] > 0:
+                tau2 += extra[i, a]
+            b = noise[a] / (noise[a] + counts[i, a] * tau2)
+            prior = cell_mean(rows, step_row, step_column, width, i, a, theta)
+            cell_row(rows, step_row, step_column, width, i, a, g)
+            whiten(root, g, x)
+            solve_forward(factor, x)
+            spread = 0.0
+            for k in range(x.shape[0]):
+                spread += x[k] * x[k]
+            out_mean[j, a] = b * prior + (1.0 - b) * means[i, a]
+            out_var[j, a] = tau2 * b + b * b * spread
+
+
+@compiled
+def thompson_loop(  # type: ignore[no-untyped-def]
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
+    order, truth, errors, rng, chosen,
+):
+    """Algorithm 1 in one loop: for every interaction draw theta, draw the K arms, take the best, learn its reward.
+
+    order : (n,) tasks; truth : (N, K); errors : (n,) the noise of each interaction; chosen : (n,) becomes the arms.
+    """
+    d = factor.shape[0]
+    g = np.empty(d)
+    x = np.empty(d + 1)
+    z = np.empty(d)
+    xi = np.empty(d)
+    theta = np.empty(d)
+    for j in range(order.shape[0]):
+        i = order[j]
+        for k in range(d):
+            z[k] = rng.standard_normal()
+        solve_back(factor, z, 1.0, xi)
+        colour(root, mean, xi, theta)
+        best = 0
+        height = -np.inf
+        for a in range(counts.shape[1]):
+            tau2 = task_var[a]
+            if extra.shape[0] > 0:
+                tau2 += extra[i, a]
+            b = noise[a] / (noise[a] + counts[i, a] * tau2)
+            prior = cell_mean(rows, step_row, step_column, width, i, a, theta)
+            value = b * prior + (1.0 - b) * means[i, a] + math.sqrt(tau2 * b) * rng.standard_normal()
+            if value > height:
+                height = value
+                best = a
+        chosen[j] = best
+        learn_cell(
+            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
+            noise, i, best, truth[i, best] + errors[j], g, x,
+        )
+
+
+# -- tasks with any covariance, or slopes on given vectors z: the state of maths.md section 0 ------------------------
+
+
+@compiled
+def decay(b, v, big_v, gamma, c):  # type: ignore[no-untyped-def]
+    """Ornstein-Uhlenbeck drift of the task effects over a lag with correlation c; stationary covariance gamma."""
+    q = v.shape[0]
+    for r in range(q):
+        v[r] *= c
+        for s in range(q):
+            b[r, s] *= c
+            big_v[r, s] = c * c * big_v[r, s] + (1.0 - c * c) * gamma[r, s]
+        b[r, r] += 1.0 - c
+
+
+@compiled
+def learn_effects(  # type: ignore[no-untyped-def]
+    factor, totals, root, mean, rows, step_row, step_column, width, bs, vs, big_vs, noise, tasks, z, arms, rewards
+):
+    """Rewards y = z'beta_i + eps with beta_i = X_i theta + gamma_i (maths.md section 0, exact)."""
+    d = factor.shape[0]
+    q = vs.shape[1]
+    g = np.empty(d)
+    part = np.empty(d)
+    x = np.empty(d + 1)
+    k = np.empty(q)
+    zb = np.empty(q)
+    for j in range(tasks.shape[0]):
+        i = tasks[j]
+        b, v, big_v = bs[i], vs[i], big_vs[i]
+        s = noise[arms[j]]
+        e = rewards[j]
+        for r in range(q):
+            k[r] = 0.0
+            zb[r] = 0.0
+            for t in range(q):
+                k[r] += big_v[r, t] * z[j, t]
+                zb[r] += z[j, t] * b[t, r]
+            e -= z[j, r] * v[r]
+        for r in range(q):
+            s += z[j, r] * k[r]
+        g[:] = 0.0
+        for r in range(q):
+            if zb[r] != 0.0:
+                cell_row(rows, step_row, step_column, width, i, r, part)
+                for t in range(d):
+                    g[t] += zb[r] * part[t]
+        w = 1.0 / math.sqrt(s)
+        start = 0.0
+        for t in range(d):
+            start += g[t] * mean[t]
+        whiten(root, g, x)
+        for t in range(d):
+            x[t] *= w
+        x[d] = (e - start) * w
+        left = rotate(factor, x)
+        totals[0] += left * left
+        totals[1] += math.log(s)
+        for r in range(q):
+            kr = k[r] / s
+            v[r] += kr * e
+            for t in range(q):
+                b[r, t] -= kr * zb[t]
+                big_v[r, t] -= kr * k[t]

@@ -1,0 +1,2 @@
+from metabandit.models.linear_belief import LinearBelief
+ParticleBelief = LinearBelief
