@@ -33,7 +33,8 @@ class Variances:
         else:
             root = np.linalg.cholesky(self.task)
             places = np.tril_indices(len(root), -1)
-            task = np.concatenate([np.log(np.diagonal(root)), root[places]])
+            heights = np.diagonal(root)  # below the diagonal in units of it, so that no number has a scale
+            task = np.concatenate([np.log(heights), (root / heights[:, None])[places]])
         return np.concatenate([np.log(self.noise), task, np.log(self.coef)])
 
     def from_log_vector(self, vector: Array) -> Variances:
@@ -43,8 +44,9 @@ class Variances:
         if self.task.ndim == 1:
             return Variances(noise, np.exp(task), coef)
         q = len(self.task)
-        root = np.diag(np.exp(task[:q]))
+        root = np.eye(q)
         root[np.tril_indices(q, -1)] = task[q:]
+        root *= np.exp(task[:q])[:, None]
         return Variances(noise, root @ root.T, coef)
 
 

@@ -152,19 +152,20 @@ class Effects:
         """What EM needs of the task effects and of one common noise variance (maths.md a.5)."""
         q, sigma2 = len(self.task_cov), float(self.noise[0])
         theta, cov = coefs.posterior()
-        squares, n, left = np.zeros((q, q)), 0, self.yy
-        for i in np.flatnonzero(self.counts[: self.n_tasks].any(axis=1)):
-            x, g, h, b, big_v = self.features.phi(i), self.g[i], self.h[i], self.b[i], self.big_v[i]
-            effect = big_v @ (h - g @ (x @ theta))
-            vgx = big_v @ g @ x
-            squares += np.outer(effect, effect) + big_v + vgx @ cov @ vgx.T
-            beta = b @ (x @ theta) + self.v[i]
-            bx = b @ x
-            left += float(beta @ g @ beta - 2.0 * h @ beta + np.sum(g * (big_v + bx @ cov @ bx.T)))
-            n += 1
+        squares, left = np.zeros((q, q)), self.yy
+        pulled = np.flatnonzero(self.counts[: self.n_tasks].any(axis=1))
+        for tasks in np.array_split(pulled, len(pulled) // 4096 + 1):
+            x, g, h, b, big_v = self.features.phis(tasks), self.g[tasks], self.h[tasks], self.b[tasks], self.big_v[tasks]
+            prior = x @ theta
+            effect = np.einsum("nqr,nr->nq", big_v, h - np.einsum("nqr,nr->nq", g, prior))
+            vgx, bx = big_v @ g @ x, b @ x
+            squares += effect.T @ effect + big_v.sum(axis=0) + np.einsum("nqd,nrd->qr", vgx @ cov, vgx)
+            beta = np.einsum("nqr,nr->nq", b, prior) + self.v[tasks]
+            spread = big_v + (bx @ cov) @ np.swapaxes(bx, 1, 2)
+            left += np.einsum("nq,nqr,nr->", beta, g, beta) - 2.0 * float((h * beta).sum()) + float((g * spread).sum())
         noise = np.zeros(len(self.noise))
         noise[0] = sigma2 * left
-        return {"task_squares": squares, "task_n": np.array(float(n)), "noise_squares": noise}
+        return {"task_squares": squares, "task_n": np.array(float(len(pulled))), "noise_squares": noise}
 
     def set_noise(self, noise: Array) -> None:
         """Another noise variance; one factor for all arms, because the statistics are weighted by it."""

@@ -22,7 +22,7 @@ from metabandit.streams import Random, normals
 Array = np.ndarray[Any, Any]
 
 REBUILD_EVERY = 1 << 20  # interactions between rebuilds; the factor's error after as many is below 1e-9 (tested)
-FIRST_FIT, FIT_GROWTH = 8, 1.3  # variances are learned after 8 rewards, then whenever they grew by 30 %
+FIRST_FIT, FIT_GROWTH = 8, 1.5  # variances are learned after 8 rewards, then whenever their number grew by half
 
 
 class LinearBelief(Belief):
@@ -139,7 +139,7 @@ class LinearBelief(Belief):
             self._learn(tasks[part], arms[part], rewards[part], None if vectors is None else vectors[part])
             done += len(tasks[part])
             if self.learnable.anything and self.n_observations >= self._next_fit:
-                self.learn_variances()
+                self.learn_variances(tolerance=1e-3)
                 self._next_fit = max(self.n_observations + FIRST_FIT, math.ceil(FIT_GROWTH * self.n_observations))
 
     def _vectors(self, z: Any, arms: Array, single: bool) -> Array | None:
@@ -252,13 +252,13 @@ class LinearBelief(Belief):
         self.rebuild()
         self.version += 1
 
-    def learn_variances(self, prior: WeakPrior | None = None) -> list[float]:
+    def learn_variances(self, prior: WeakPrior | None = None, tolerance: float = 1e-6) -> list[float]:
         """Empirical Bayes now. Returns evidence + log prior after every step, which never decreases."""
         if not self.learnable.anything or self.n_observations < 2:
             return []
         prior = prior or self._weak_prior()
         start = self.variances if self._next_fit > FIRST_FIT else self._guess(prior)
-        found = fit(start, self._expectations_at, prior)
+        found = fit(start, self._expectations_at, prior, tolerance=tolerance)
         self.set_variances(found.variances)
         return found.trace
 
