@@ -29,16 +29,22 @@ def covariance(name: str, value: Any) -> Array:
     """A scalar, a vector of variances, or a symmetric positive semi-definite matrix; nothing negative."""
     array = finite(name, value)
     if array.ndim > 2 or (array.ndim == 2 and array.shape[0] != array.shape[1]):
-        raise InvalidInput(name, f"<array of shape {array.shape}>", "a number, a vector of variances or a square matrix")
+        raise InvalidInput(
+            name, f"<array of shape {array.shape}>", "a number, a vector of variances or a square matrix"
+        )
     if array.ndim < 2:
         if (array < 0).any():
             raise InvalidInput(name, float(array.min()), "numbers >= 0")
         return array
     if not np.allclose(array, array.T, rtol=1e-10, atol=1e-12 * max(1.0, float(np.abs(array).max()))):
-        raise InvalidInput(name, "<a matrix that is not symmetric>", "a symmetric positive semi-definite matrix")
+        raise InvalidInput(
+            name, "<a matrix that is not symmetric>", "a symmetric positive semi-definite matrix"
+        )
     lowest = float(np.linalg.eigvalsh(array).min())
     if lowest < -1e-10 * max(1e-300, float(np.abs(array).max())):
-        raise InvalidInput(name, f"<a matrix with eigenvalue {lowest:.3g}>", "a symmetric positive semi-definite matrix")
+        raise InvalidInput(
+            name, f"<a matrix with eigenvalue {lowest:.3g}>", "a symmetric positive semi-definite matrix"
+        )
     return 0.5 * (array + array.T)
 
 

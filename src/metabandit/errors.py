@@ -41,10 +41,11 @@ class UnknownName(InvalidInput, KeyError):
 
     >>> import metabandit as mb
     >>> bandit = mb.MultiTaskBandit(arms=["a", "b"], seed=1)
-    >>> bandit.explain("nobody")
-    Traceback (most recent call last):
-    ...
-    metabandit.errors.UnknownName: task: got 'nobody'; accepted: a task that was decided for, learned or added before
+    >>> try:
+    ...     bandit.explain("nobody")
+    ... except mb.UnknownName as error:
+    ...     print(error.argument, error.value)
+    task nobody
     """
 
     def __str__(self) -> str:  # KeyError would print the repr of the message

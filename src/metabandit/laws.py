@@ -35,8 +35,8 @@ class Gaussian(NamedTuple):
 class Draw(np.ndarray[Any, Any]):
     """One sampled theta, shape (d,): an array, with whatever else was sampled with it in `others`.
 
-    `others` holds, by name, a sampled noise variance, dispersion or particle; it is empty when those are known.
-    A batch of draws has shape (n, d), and its others have shape (n,).
+    `others` holds, by name, a sampled noise variance, dispersion or particle; it is empty when those are
+    known. A batch of draws has shape (n, d), and its others have shape (n,).
     """
 
     others: dict[str, Any]

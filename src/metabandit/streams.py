@@ -45,7 +45,9 @@ class Stream:
     def standard_gamma(self, shape: Any, size: Any = None) -> Any:
         target = np.shape(shape) if size is None else size
         out = np.empty(target if target != () else 1)
-        _kernel.more_gammas(self._state, np.ascontiguousarray(np.broadcast_to(shape, out.shape), float).ravel(), out.ravel())
+        _kernel.more_gammas(
+            self._state, np.ascontiguousarray(np.broadcast_to(shape, out.shape), float).ravel(), out.ravel()
+        )
         return out if target != () else float(out[0])
 
     def _filled(self, fill: Any, size: Any) -> Any:

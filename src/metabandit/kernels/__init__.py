@@ -1,4 +1,7 @@
-"""Compiled loops: arrays in, arrays out, nothing else. Imported on first use, because numba is slow to import."""
+"""Compiled loops: arrays in, arrays out, nothing else.
+
+Imported on first use, because numba is slow to import.
+"""
 
 from __future__ import annotations
 

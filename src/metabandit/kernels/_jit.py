@@ -14,7 +14,8 @@ from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Sums may be re-associated (so that dot products use the vector units); NaN and infinities keep their meaning.
+# Sums may be re-associated (so that dot products use the vector units); NaN and infinities keep their
+# meaning.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 PATIENCE = 2.0  # seconds of compiling before we say so
@@ -33,11 +34,12 @@ def compiled_strict(function: F) -> F:
 def _compile(function: F, fastmath: Any) -> F:
     options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
     try:
-        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package folder nor the user's cache folder can be written
-        # A place of our own, unguessable: the cache holds code, and a shared temporary folder is not to be trusted.
+        # A place of our own, unguessable: the cache holds code, and a shared temporary folder is not to be
+        # trusted.
         numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="metabandit-")
-        return numba.njit(cache=True, **options)(function)  # type: ignore[no-any-return]
+        return numba.njit(cache=True, **options)(function)
 
 
 class _Notice(event.Listener):  # type: ignore[misc]

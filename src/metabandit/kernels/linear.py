@@ -1,13 +1,16 @@
 """The linear mixed model's compiled loops. Every one has a slow twin in tests/twins/linear.py.
 
 Symbols (maths: docs/models/linear.md)
-  factor (d, d + 1)  row k holds U[k, k:] and y[k]: P = U'U is the precision of xi, h = U'y; entries left of the
-                     diagonal are never read. theta = mean + root xi with xi ~ N(0, I) a priori.
+  factor (d, d + 1)  row k holds U[k, k:] and y[k]: P = U'U is the precision of xi, h = U'y; entries left of
+                     the diagonal are never read. theta = mean + root xi with xi ~ N(0, I) a priori.
   root (1, d)|(d, d) diagonal, or lower triangle, of a square root of the prior covariance of theta
   totals (2,)        [rho2, sum of log s]: what the evidence needs beside the factor
   rows, step_row, step_column, width   where row a of Phi_i stands: see models/features.py
 """
 
+# mypy: disable-error-code="no-untyped-call"
+# Long lists of arrays and of constants read better in few lines:
+# fmt: off
 from __future__ import annotations
 
 import math
@@ -19,7 +22,7 @@ from metabandit.kernels._jit import compiled
 
 @compiled
 def rotate(factor, x):  # type: ignore[no-untyped-def]
-    """P += x x' for the augmented row x : (d + 1,), by Givens rotations; always well defined, never a downdate.
+    """P += x x' for the augmented row x : (d + 1,), by Givens rotations: always well defined.
 
     x is used up. Returns the residual left over, whose square is e^2 / f of the exact evidence.
     """
@@ -129,13 +132,13 @@ def draw_many(factor, root, mean, z, scale, out):  # type: ignore[no-untyped-def
         colour(root, mean, xi, out[j])
 
 
-# -- tasks with a diagonal covariance: two numbers a cell ------------------------------------------------------------
+# -- tasks with a diagonal covariance: two numbers a cell ----------------------------------------------------
 
 
 @compiled
 def learn_cell(  # type: ignore[no-untyped-def]
-    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
-    i, a, y, g, x,
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
+    noise, i, a, y, g, x,
 ):
     """One reward: the cell's statistics, the coefficients and the evidence (maths.md a.2, exact)."""
     d = factor.shape[0]
@@ -166,24 +169,25 @@ def learn_cell(  # type: ignore[no-untyped-def]
 
 @compiled
 def learn_cells(  # type: ignore[no-untyped-def]
-    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
-    tasks, arms, rewards,
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
+    noise, tasks, arms, rewards,
 ):
     """Many rewards, in the order given."""
     g = np.empty(factor.shape[0])
     x = np.empty(factor.shape[0] + 1)
     for j in range(tasks.shape[0]):
         learn_cell(
-            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
-            noise, tasks[j], arms[j], rewards[j], g, x,
+            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var,
+            extra, noise, tasks[j], arms[j], rewards[j], g, x,
         )
 
 
 @compiled
 def cell_laws(  # type: ignore[no-untyped-def]
-    rows, step_row, step_column, width, counts, means, task_var, extra, noise, tasks, thetas, scale, out_mean, out_sd
+    rows, step_row, step_column, width, counts, means, task_var, extra, noise, tasks, thetas, scale, out_mean,
+    out_sd,
 ):
-    """mean and sd of r_i given theta and the task's own data; thetas : (1, d) shared or (n, d), scale likewise."""
+    """mean and sd of r_i given theta and the task's own data; thetas : (1, d) shared or (n, d), as scale."""
     shared = thetas.shape[0] == 1
     for j in range(tasks.shape[0]):
         i = tasks[j]
@@ -226,12 +230,12 @@ def cell_moments(  # type: ignore[no-untyped-def]
 
 @compiled
 def thompson_loop(  # type: ignore[no-untyped-def]
-    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
-    order, truth, errors, rng, chosen,
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
+    noise, order, truth, errors, rng, chosen,
 ):
-    """Algorithm 1 in one loop: for every interaction draw theta, draw the K arms, take the best, learn its reward.
+    """Algorithm 1 in one loop: draw theta, draw the K arms, take the best, learn its reward.
 
-    order : (n,) tasks; truth : (N, K); errors : (n,) the noise of each interaction; chosen : (n,) becomes the arms.
+    order : (n,) tasks; truth : (N, K); errors : (n,) the noise of each interaction; chosen : (n,) out.
     """
     d = factor.shape[0]
     g = np.empty(d)
@@ -259,17 +263,17 @@ def thompson_loop(  # type: ignore[no-untyped-def]
                 best = a
         chosen[j] = best
         learn_cell(
-            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
-            noise, i, best, truth[i, best] + errors[j], g, x,
+            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var,
+            extra, noise, i, best, truth[i, best] + errors[j], g, x,
         )
 
 
-# -- tasks with any covariance, or slopes on given vectors z: the state of maths.md section 0 ------------------------
+# -- tasks with any covariance, or slopes on given vectors z: the state of maths.md section 0 ----------------
 
 
 @compiled
 def decay(b, v, big_v, gamma, c):  # type: ignore[no-untyped-def]
-    """Ornstein-Uhlenbeck drift of the task effects over a lag with correlation c; stationary covariance gamma."""
+    """Ornstein-Uhlenbeck drift of the task effects over a lag with correlation c; stationary at gamma."""
     q = v.shape[0]
     for r in range(q):
         v[r] *= c
@@ -281,7 +285,8 @@ def decay(b, v, big_v, gamma, c):  # type: ignore[no-untyped-def]
 
 @compiled
 def learn_effects(  # type: ignore[no-untyped-def]
-    factor, totals, root, mean, rows, step_row, step_column, width, bs, vs, big_vs, noise, tasks, z, arms, rewards
+    factor, totals, root, mean, rows, step_row, step_column, width, bs, vs, big_vs, noise, tasks, z, arms,
+    rewards,
 ):
     """Rewards y = z'beta_i + eps with beta_i = X_i theta + gamma_i (maths.md section 0, exact)."""
     d = factor.shape[0]

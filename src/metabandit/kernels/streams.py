@@ -5,6 +5,10 @@ A stream is one uint64 in an array of length 1. Each step adds an odd constant a
 (Wichura 1988, algorithm AS 241), so that a normal always costs exactly one step.
 """
 
+# mypy: disable-error-code="no-untyped-call"
+# Long lists of arrays and of constants read better in few lines:
+# fmt: off
+# ruff: noqa: E501
 from __future__ import annotations
 
 import math
@@ -78,7 +82,7 @@ def normal(state):  # type: ignore[no-untyped-def]
 
 @compiled_strict
 def gamma(state, shape):  # type: ignore[no-untyped-def]
-    """A gamma variate with scale 1, any shape > 0 (Marsaglia & Tsang 2000; shapes below 1 by the power trick)."""
+    """A gamma variate with scale 1, any shape > 0 (Marsaglia & Tsang 2000; below 1 by the power trick)."""
     boost = 1.0
     a = shape
     if a < 1.0:

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class Fit:
-    """What a fit found: the variances, and evidence + log prior after every accepted step, which never decreases."""
+    """What a fit found: the variances, and evidence + log prior after every step, which never decreases."""
 
     variances: Variances
     trace: list[float]
@@ -30,8 +30,8 @@ def fit(
 ) -> Fit:
     """Maximise evidence + log prior. `expectations(v)` gives what EM needs and the exact log evidence at v.
 
-    Plain EM creeps along ridges, so two EM steps are extrapolated (squared extrapolation, Varadhan & Roland 2008) and
-    the longer step is kept only where the objective is at least what EM alone reached.
+    Plain EM creeps along ridges, so two EM steps are extrapolated (squared extrapolation, Varadhan & Roland
+    2008) and the longer step is kept only where the objective is at least what EM alone reached.
     """
     here = start
     e, evidence = expectations(here)
@@ -41,18 +41,18 @@ def fit(
         e_one, evidence_one = expectations(one)
         two = em_step(one, e_one, prior)
         leap = _extrapolate(here, one, two, prior.learnable.task == "compound")
-        best, e, value = two, None, -np.inf
+        best, e_best, value = two, None, -np.inf
         for candidate in (leap, two) if leap is not None else (two,):
             e_candidate, evidence_candidate = expectations(candidate)
             value_candidate = evidence_candidate + prior.log_density(candidate)
             if value_candidate > value:
-                best, e, value = candidate, e_candidate, value_candidate
+                best, e_best, value = candidate, e_candidate, value_candidate
             if value >= evidence_one + prior.log_density(one):
                 break
-        if not np.isfinite(value) or value < trace[-1] or e is None:
+        if not np.isfinite(value) or value < trace[-1] or e_best is None:
             break  # rounding has taken over: stay where we are
         moved = float(np.abs(best.log_vector() - here.log_vector()).max())
-        here = best
+        here, e = best, e_best
         trace.append(value)
         if moved < tolerance:
             break

@@ -28,8 +28,9 @@ class Refresh:
     """When the draw of the coefficients is renewed.
 
     "always": for every decision (Algorithm 1 of the paper). "task": when a task starts, kept for that task
-    (Algorithm 2). "every": after `amount` rewards. "round": once in every round over the tasks. "information": when
-    log |precision| grew by more than `amount` since the draw, at most O(d log n / amount) draws.
+    (Algorithm 2). "every": after `amount` rewards. "round": once in every round over the tasks.
+    "information": when log |precision| grew by more than `amount` since the draw, at most O(d log n / amount)
+    draws.
     per_task : every task has a draw of its own instead of one shared by all.
 
     >>> import metabandit as mb

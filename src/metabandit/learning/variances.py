@@ -11,23 +11,24 @@ Array = np.ndarray[Any, Any]
 
 SHAPES = ("scalar", "per_arm", "compound", "full")
 
-# The weak prior of every learned variance: scaled inverse chi-square with this many degrees of freedom, whose scale is
-# a fixed share of the variance of the rewards seen. Its density is zero at zero, so early data cannot make the task
-# variance vanish (which would turn the method into linear Thompson sampling, with linear regret).
+# The weak prior of every learned variance: scaled inverse chi-square with this many degrees of freedom, whose
+# scale is a fixed share of the variance of the rewards seen. Its density is zero at zero, so early data
+# cannot make the task variance vanish (which would turn the method into linear Thompson sampling, with linear
+# regret).
 DEGREES = 2.0
 SHARES = {"noise": 0.5, "task": 0.25, "coef": 0.5}
 
 
 @dataclass(frozen=True)
 class Variances:
-    """noise : (K,), task : (q,) variances or (q, q) covariance, coef : (groups,) scales of the prior covariance."""
+    """noise : (K,), task : (q,) or (q, q) covariance, coef : (groups,) scales of the prior covariance."""
 
     noise: Array
     task: Array
     coef: Array
 
     def log_vector(self) -> Array:
-        """Every number that can be learned, unconstrained: logarithms, and a Cholesky factor of a full task matrix."""
+        """What can be learned, unconstrained: logarithms, and a Cholesky factor of a full task matrix."""
         if self.task.ndim == 1:
             task = np.log(self.task)
         else:
@@ -67,7 +68,7 @@ class Learnable:
 
 @dataclass(frozen=True)
 class WeakPrior:
-    """log p of the learned variances, up to a constant; scale = the variance of the rewards, degrees 0 = flat."""
+    """log p of the learned variances, up to a constant; scale: variance of the rewards; degrees 0: flat."""
 
     learnable: Learnable
     scale: float
@@ -90,7 +91,9 @@ class WeakPrior:
         elif self.learnable.task == "full":
             q, s = len(v.task), self.degrees * self.centre("task")
             log_det = float(np.linalg.slogdet(v.task)[1])
-            total -= 0.5 * (self.degrees + q + 1.0) * log_det + 0.5 * s * float(np.trace(np.linalg.inv(v.task)))
+            total -= 0.5 * (self.degrees + q + 1.0) * log_det + 0.5 * s * float(
+                np.trace(np.linalg.inv(v.task))
+            )
             total += 0.5 * (q + 1.0) * log_det if not self.degrees else 0.0
         return total
 
@@ -145,10 +148,16 @@ def em_step(v: Variances, e: Expectations, prior: WeakPrior) -> Variances:
     what = prior.learnable
     new = v
     if what.noise:
-        squares, n = (e.noise_squares, e.noise_n) if what.noise == "per_arm" else (e.noise_squares.sum(), e.noise_n.sum())
+        squares, n = (
+            (e.noise_squares, e.noise_n)
+            if what.noise == "per_arm"
+            else (e.noise_squares.sum(), e.noise_n.sum())
+        )
         new = replace(new, noise=np.broadcast_to(prior.mode("noise", squares, n), v.noise.shape).copy())
     if what.task in ("scalar", "per_arm"):
-        squares, n = (e.task_squares, e.task_n) if what.task == "per_arm" else (e.task_squares.sum(), e.task_n.sum())
+        squares, n = (
+            (e.task_squares, e.task_n) if what.task == "per_arm" else (e.task_squares.sum(), e.task_n.sum())
+        )
         new = replace(new, task=np.broadcast_to(prior.mode("task", squares, n), v.task.shape).copy())
     elif what.task:
         new = replace(new, task=_matrix_step(e, prior))

@@ -1,4 +1,7 @@
-"""What every model and every belief can do. A new model is one file with these two classes and one contract test."""
+"""What every model and every belief can do.
+
+A new model is one file with these two classes and one contract test.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,10 @@ class Belief(ABC):
     # -- data ----------------------------------------------------------------------------------------------
 
     def observe(self, i: Any, arm: Any, reward: Any) -> None:
-        """Rewards of arms of tasks: scalars, or arrays of equal length. Many at once = one at a time = any order."""
+        """Rewards of arms of tasks: scalars, or arrays of equal length.
+
+        Many at once = one at a time = any order.
+        """
         tasks, arms, rewards = self._data(i, arm, reward)
         if len(tasks):
             self._observe(tasks, arms, rewards)
@@ -157,29 +163,31 @@ class Belief(ABC):
         i = self.index(i)
         if size is None:
             return self.law(i, self.draw(rng)).sample(rng)
-        return np.array([self.law(i, self.draw(rng)).sample(rng) for _ in range(size)]).reshape(size, self.n_arms)
+        return np.array([self.law(i, self.draw(rng)).sample(rng) for _ in range(size)]).reshape(
+            size, self.n_arms
+        )
 
-    # -- growth ------------------------------------------------------------------------------------------------
+    # -- growth ----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def add_arms(self, how_many: int = 1, phi: Any = None) -> None:
-        """New arms, after the ones there are; phi : (n_tasks, how_many, d) are their features (layout "given")."""
+        """New arms, after the ones there are, with features phi : (n_tasks, how_many, d) (layout "given")."""
 
     @abstractmethod
     def add_columns(self, how_many: int = 1) -> None:
         """New feature columns, zero for every task so far, with the prior of the columns there are."""
 
-    # -- saving ------------------------------------------------------------------------------------------------
+    # -- saving ----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def state(self) -> dict[str, Any]:
-        """Everything that is not in the model, as arrays and numbers: belief.restore(state) continues bit for bit."""
+        """Everything not in the model, as arrays and numbers: restore(state) continues bit for bit."""
 
     @abstractmethod
     def restore(self, state: dict[str, Any]) -> None:
         """Become what `state` was taken from; the belief must be empty and of the same model and shape."""
 
-    # -- for subclasses ------------------------------------------------------------------------------------------
+    # -- for subclasses --------------------------------------------------------------------------------------
 
     @abstractmethod
     def _make_room(self, n_tasks: int) -> None: ...

@@ -1,4 +1,4 @@
-"""Task effects with a diagonal covariance: two numbers a cell (task, arm) carry everything its rewards said."""
+"""Task effects with a diagonal covariance: two numbers a cell (task, arm) hold all that its rewards said."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ class Cells:
         self.counts = np.zeros((0, features.n_arms))
         self.means = np.zeros((0, features.n_arms))
         self.within = np.zeros(features.n_arms)
-        self.extra = np.zeros((0, features.n_arms))  # variance beyond task_var, a cell; empty when there is none
+        # Variance beyond task_var, a cell; empty when there is none.
+        self.extra = np.zeros((0, features.n_arms))
 
     @property
     def n_observations(self) -> int:
@@ -55,8 +56,8 @@ class Cells:
 
     def observe(self, coefs: Coefficients, tasks: Array, arms: Array, rewards: Array) -> None:
         _kernel.learn_cells(
-            coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means, self.within,
-            self.task_var, self.extra, self.noise, tasks, arms, rewards,
+            coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means,
+            self.within, self.task_var, self.extra, self.noise, tasks, arms, rewards,
         )  # fmt: skip
 
     def check_retract(self, tasks: Array, arms: Array) -> None:
@@ -64,7 +65,9 @@ class Cells:
         np.add.at(taken, (tasks, arms), 1.0)
         if (taken > self.counts).any():
             i, a = np.argwhere(taken > self.counts)[0]
-            raise InvalidInput("reward", f"<more rewards of task {i}, arm {a} than were observed>", "observed rewards")
+            raise InvalidInput(
+                "reward", f"<more rewards of task {i}, arm {a} than were observed>", "observed rewards"
+            )
 
     def retract(self, tasks: Array, arms: Array, rewards: Array) -> None:
         """The statistics without these rewards; the coefficients have to be rebuilt afterwards."""
@@ -74,14 +77,14 @@ class Cells:
             self.within[a] = max(0.0, self.within[a] - (y - mean) ** 2 * n / (n + 1.0))
             self.counts[i, a], self.means[i, a] = n, mean
 
-    # -- what is believed --------------------------------------------------------------------------------------
+    # -- what is believed ------------------------------------------------------------------------------------
 
     def law(self, tasks: Array, thetas: Array, scale: Array) -> Normal:
         """thetas : (1, d) or (n, d), scale likewise (1,) or (n,): a factor of the standard deviations."""
         out = np.empty((2, len(tasks), self.features.n_arms))
         _kernel.cell_laws(
-            *self._place(), self.counts, self.means, self.task_var, self.extra, self.noise, tasks, thetas, scale,
-            out[0], out[1],
+            *self._place(), self.counts, self.means, self.task_var, self.extra, self.noise, tasks, thetas,
+            scale, out[0], out[1],
         )  # fmt: skip
         return Normal(out[0], out[1])
 
@@ -89,8 +92,8 @@ class Cells:
         """mean and variance (n, K) of r_i given everything."""
         out = np.empty((2, len(tasks), self.features.n_arms))
         _kernel.cell_moments(
-            coefs.factor, coefs.root, coefs.posterior_mean(), *self._place(), self.counts, self.means, self.task_var,
-            self.extra, self.noise, tasks, out[0], out[1],
+            coefs.factor, coefs.root, coefs.posterior_mean(), *self._place(), self.counts, self.means,
+            self.task_var, self.extra, self.noise, tasks, out[0], out[1],
         )  # fmt: skip
         return out[0], out[1]
 
@@ -108,7 +111,7 @@ class Cells:
         base = np.broadcast_to(self.task_var, (len(tasks), self.features.n_arms))
         return base + self.extra[tasks] if len(self.extra) else base
 
-    # -- rebuilding ----------------------------------------------------------------------------------------------
+    # -- rebuilding ------------------------------------------------------------------------------------------
 
     def pulled(self) -> Any:
         """The cells with data, in chunks: tasks (m,), arms (m,)."""
@@ -139,14 +142,17 @@ class Cells:
         out = {"task_squares": np.zeros(k), "task_n": np.zeros(k), "noise_squares": self.within.copy()}
         theta, cov = coefs.posterior()
         for tasks, arms in self.pulled():
-            n, sigma2, tau2 = self.counts[tasks, arms], self.noise[arms], self.tau2(tasks)[np.arange(len(tasks)), arms]
+            n, sigma2 = self.counts[tasks, arms], self.noise[arms]
+            tau2 = self.tau2(tasks)[np.arange(len(tasks)), arms]
             prior, spread = self._at(tasks, arms, theta, cov)
             rho = n * tau2 / (sigma2 + n * tau2)
             gap = self.means[tasks, arms] - prior
             var = tau2 * (1.0 - rho)
-            # With extra variance in a cell, the share of the effect that belongs to task_var is what is learned.
+            # With extra variance in a cell, only task_var's share of the effect is learned from.
             share = self.task_var[arms] / np.where(tau2 > 0.0, tau2, 1.0)
-            effect = (share * rho * gap) ** 2 + share**2 * (var + rho**2 * spread) + share * (1.0 - share) * tau2
+            effect = (
+                (share * rho * gap) ** 2 + share**2 * (var + rho**2 * spread) + share * (1.0 - share) * tau2
+            )
             np.add.at(out["task_squares"], arms, effect)
             np.add.at(out["task_n"], arms, 1.0)
             left = n * (((1.0 - rho) * gap) ** 2 + var + (1.0 - rho) ** 2 * spread)
@@ -172,7 +178,8 @@ class Cells:
         self.counts = np.concatenate([self.counts, wide], axis=1)
         self.means = np.concatenate([self.means, wide], axis=1)
         if len(self.extra):
-            self.extra = np.concatenate([self.extra, np.repeat(self.extra.mean(axis=1)[:, None], how_many, 1)], axis=1)
+            added = np.repeat(self.extra.mean(axis=1)[:, None], how_many, 1)
+            self.extra = np.concatenate([self.extra, added], axis=1)
         else:
             self.extra = np.zeros((0, self.counts.shape[1]))
         self.within = np.append(self.within, np.zeros(how_many))
@@ -183,7 +190,8 @@ class Cells:
 
     def state(self) -> dict[str, Array]:
         n = self.features.n_tasks
-        return {name: (a[:n] if a.ndim == 2 else a).copy() for name in self.ARRAYS for a in [getattr(self, name)]}
+        held = {name: getattr(self, name) for name in self.ARRAYS}
+        return {name: (a[:n] if a.ndim == 2 else a).copy() for name, a in held.items()}
 
     def restore(self, state: dict[str, Array]) -> None:
         for name in self.ARRAYS:

@@ -16,8 +16,8 @@ Array = np.ndarray[Any, Any]
 class Coefficients:
     """theta = mean + root xi, xi ~ N(0, I) a priori; xi given the data ~ N(U^-1 y, (U'U)^-1).
 
-    In these whitened coordinates the prior is the identity, so that a zero or singular prior covariance (known
-    coefficients) is not a special case, and log |U'U| is the information that the data gave.
+    In these whitened coordinates the prior is the identity, so that a zero or singular prior covariance
+    (known coefficients) is not a special case, and log |U'U| is the information that the data gave.
     """
 
     def __init__(self, mean: Array, cov: Array) -> None:
@@ -52,7 +52,8 @@ class Coefficients:
         return Gaussian(self.posterior_mean(), half @ half.T)
 
     def posterior_mean(self) -> Array:
-        return self.draws(np.zeros((1, self.size)), np.ones(1))[0]
+        mean: Array = self.draws(np.zeros((1, self.size)), np.ones(1))[0]
+        return mean
 
     def inverse(self) -> Array:
         """U^-1 : (d, d), upper triangular."""
@@ -86,7 +87,7 @@ class Coefficients:
         return solved
 
     def rebuild(self, gram: Array, log_s: float) -> None:
-        """Set everything from gram : (d + 1, d + 1) = sum of w x x' over whitened augmented rows x = (g, residual)."""
+        """Set everything from gram : (d + 1, d + 1), sum of w x x' over whitened rows x = (g, residual)."""
         d = self.size
         precision = gram[:d, :d] + np.eye(d)
         upper = np.linalg.cholesky(precision).T
@@ -109,7 +110,7 @@ class Coefficients:
         self.totals[0] = rho2
 
     def insert(self, places: Array, mean: Array, variance: Array) -> None:
-        """New coefficients at `places` of the longer theta: independent of the rest a priori, not yet informed.
+        """New coefficients at `places` of the longer theta, a priori independent of the rest.
 
         The old rows keep their order, so the factor stays triangular and nothing has to be computed again.
         """
@@ -140,7 +141,7 @@ class Coefficients:
 
 
 def square_root(cov: Array) -> Array:
-    """root with root root' = cov: (1, d) for variances (d,), lower triangular (d, d) for a matrix, singular or not."""
+    """root with root root' = cov: (1, d) for variances (d,), else lower triangular; singular or not."""
     if cov.ndim == 1:
         return np.sqrt(cov)[None, :].copy()
     try:
@@ -148,5 +149,5 @@ def square_root(cov: Array) -> Array:
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(cov)
         # cov = A A' for A = vectors sqrt(values); A' = QR gives cov = R'R with R' lower triangular.
-        r = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r")
+        r = np.asarray(np.linalg.qr((vectors * np.sqrt(np.maximum(values, 0.0))).T, mode="r"))
         return np.ascontiguousarray(r.T)

@@ -1,4 +1,7 @@
-"""Task effects with any covariance, on arms or on given vectors z; they may drift. The general state of maths section 0."""
+"""Task effects with any covariance, on arms or on given vectors z; they may drift.
+
+The general state of maths section 0.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +23,8 @@ Array = np.ndarray[Any, Any]
 class Effects:
     """beta_i | theta, H_i ~ N(B_i X_i theta + v_i, V_i), and the statistics G_i, b_i, y'y to make it again.
 
-    q effects a task: the arms (z = e_a), or the slopes of any vector z. With drift (correlation `drift` < 1 over one
-    unit of time) the past cannot be summed up by G_i and b_i: then there is no rebuilding.
+    q effects a task: the arms (z = e_a), or the slopes of any vector z. With drift (correlation `drift` < 1
+    over one unit of time) the past cannot be summed up by G_i and b_i: then there is no rebuilding.
     """
 
     def __init__(self, features: TaskFeatures, task_cov: Array, noise: Array, drift: float = 1.0) -> None:
@@ -82,17 +85,21 @@ class Effects:
     def retract(self, tasks: Array, z: Array, arms: Array, rewards: Array) -> None:
         """The statistics without these rewards; everything has to be rebuilt afterwards."""
         if self.drift < 1.0:
-            raise InvalidInput("retract", "<a model with drift>", "a model without drift: its past cannot be taken apart")
+            raise InvalidInput(
+                "retract", "<a model with drift>", "a model without drift: its past cannot be taken apart"
+            )
         taken = np.zeros_like(self.counts)
         np.add.at(taken, (tasks, arms), 1.0)
         if (taken > self.counts).any():
             i, a = np.argwhere(taken > self.counts)[0]
-            raise InvalidInput("reward", f"<more rewards of task {i}, arm {a} than were observed>", "observed rewards")
+            raise InvalidInput(
+                "reward", f"<more rewards of task {i}, arm {a} than were observed>", "observed rewards"
+            )
         self._count(tasks, z, arms, rewards, -1.0)
         empty = self.counts.sum(axis=1) == 0  # nothing left: leave no rounding behind
         self.g[empty], self.h[empty] = 0.0, 0.0
 
-    # -- what is believed --------------------------------------------------------------------------------------
+    # -- what is believed ------------------------------------------------------------------------------------
 
     def parts(self, i: int, now: float) -> tuple[Array, Array, Array]:
         """B_i, v_i, V_i as they are at time `now`."""
@@ -114,10 +121,12 @@ class Effects:
             roots[j] = semidefinite_root(big_v)
         return MultivariateNormal(means, roots * np.broadcast_to(scale, len(tasks))[:, None, None])
 
-    # -- rebuilding ----------------------------------------------------------------------------------------------
+    # -- rebuilding ------------------------------------------------------------------------------------------
 
     def renew(self) -> None:
-        """B_i, v_i, V_i of every task from its statistics: V = R (I + R'G R)^-1 R' with Gamma = R R', singular or not."""
+        """B_i, v_i, V_i of every task from its statistics: V = R (I + R'G R)^-1 R' with Gamma = R R',
+        singular or not.
+        """
         n, q = self.n_tasks, len(self.task_cov)
         root = semidefinite_root(self.task_cov)
         inner = np.eye(q) + root.T @ self.g[:n] @ root
@@ -155,14 +164,24 @@ class Effects:
         squares, left = np.zeros((q, q)), self.yy
         pulled = np.flatnonzero(self.counts[: self.n_tasks].any(axis=1))
         for tasks in np.array_split(pulled, len(pulled) // 4096 + 1):
-            x, g, h, b, big_v = self.features.phis(tasks), self.g[tasks], self.h[tasks], self.b[tasks], self.big_v[tasks]
+            x, g, h, b, big_v = (
+                self.features.phis(tasks),
+                self.g[tasks],
+                self.h[tasks],
+                self.b[tasks],
+                self.big_v[tasks],
+            )
             prior = x @ theta
             effect = np.einsum("nqr,nr->nq", big_v, h - np.einsum("nqr,nr->nq", g, prior))
             vgx, bx = big_v @ g @ x, b @ x
             squares += effect.T @ effect + big_v.sum(axis=0) + np.einsum("nqd,nrd->qr", vgx @ cov, vgx)
             beta = np.einsum("nqr,nr->nq", b, prior) + self.v[tasks]
             spread = big_v + (bx @ cov) @ np.swapaxes(bx, 1, 2)
-            left += np.einsum("nq,nqr,nr->", beta, g, beta) - 2.0 * float((h * beta).sum()) + float((g * spread).sum())
+            left += (
+                np.einsum("nq,nqr,nr->", beta, g, beta)
+                - 2.0 * float((h * beta).sum())
+                + float((g * spread).sum())
+            )
         noise = np.zeros(len(self.noise))
         noise[0] = sigma2 * left
         return {"task_squares": squares, "task_n": np.array(float(len(pulled))), "noise_squares": noise}
@@ -179,7 +198,7 @@ class Effects:
         self.noise = np.array(noise, float)
 
     def add_arms(self, how_many: int, noise: float, task_var: float | None) -> None:
-        """More arms; with task_var each is a new effect of that variance, independent of the others a priori."""
+        """More arms; with task_var each is a new effect of that variance, independent a priori."""
         self.noise = np.append(self.noise, np.full(how_many, noise))
         self.counts = np.pad(self.counts, ((0, 0), (0, how_many)))
         if task_var is None:

@@ -18,8 +18,9 @@ class TaskFeatures:
     """Phi_i of every task, one row of numbers a task.
 
     layout "given": the row is Phi_i itself, K x d numbers.
-    layout "by_arm": every arm has its own coefficients on the same p columns x_i, so Phi_i = I_K (x) x_i' with
-    d = K p; the row is x_i alone, p numbers. (A million tasks of 8 arms and 7 columns take 56 MB, not 3.6 GB.)
+    layout "by_arm": every arm has its own coefficients on the same p columns x_i, so Phi_i = I_K (x) x_i'
+    with d = K p; the row is x_i alone, p numbers. (A million tasks of 8 arms and 7 columns take 56 MB, not
+    3.6 GB.)
 
     Kernels read row a of Phi_i as rows[i, a * step_row : a * step_row + width], standing in columns
     a * step_column : a * step_column + width of Phi_i; all else is zero.
@@ -29,7 +30,9 @@ class TaskFeatures:
         if layout not in LAYOUTS:
             raise InvalidInput("layout", layout, " or ".join(map(repr, LAYOUTS)))
         if layout == "by_arm" and n_features % n_arms:
-            raise InvalidInput("n_features", n_features, f"a multiple of n_arms = {n_arms} with layout 'by_arm'")
+            raise InvalidInput(
+                "n_features", n_features, f"a multiple of n_arms = {n_arms} with layout 'by_arm'"
+            )
         self.n_arms, self.n_features, self.layout = n_arms, n_features, layout
         self.n_tasks = 0
         self.rows = np.zeros((0, self.row_width))
@@ -62,7 +65,11 @@ class TaskFeatures:
         if not many:
             array = array[None]
         if array.shape[1:] != self.shape:
-            raise InvalidInput("phi", f"<array of shape {array.shape[not many:]}>", f"shape {('n, ' if many else '')}{self.shape}")
+            raise InvalidInput(
+                "phi",
+                f"<array of shape {array.shape[not many :]}>",
+                f"shape {('n, ' if many else '')}{self.shape}",
+            )
         return np.ascontiguousarray(array.reshape(len(array), self.row_width))
 
     def append(self, rows: Array) -> None:
@@ -73,19 +80,22 @@ class TaskFeatures:
 
     def phi(self, i: int) -> Array:
         """Phi_i : (K, d)."""
-        return self.phis(np.array([i]))[0]
+        phi: Array = self.phis(np.array([i]))[0]
+        return phi
 
     def phis(self, tasks: Array) -> Array:
         """Phi of several tasks : (n, K, d)."""
         rows = self.rows[tasks]
         if self.layout == "given":
             return rows.reshape(len(rows), self.n_arms, self.n_features).copy()
-        return np.einsum("ab,np->nabp", np.eye(self.n_arms), rows).reshape(len(rows), self.n_arms, self.n_features)
+        blocks: Array = np.einsum("ab,np->nabp", np.eye(self.n_arms), rows)
+        return blocks.reshape(len(rows), self.n_arms, self.n_features)
 
     def cells(self, tasks: Array, arms: Array) -> Array:
         """phi(x_i, a) of single cells : (m, d)."""
         if self.layout == "given":
-            picked: Array = self.rows[: self.n_tasks].reshape(self.n_tasks, self.n_arms, self.n_features)[tasks, arms]
+            phis = self.rows[: self.n_tasks].reshape(self.n_tasks, self.n_arms, self.n_features)
+            picked: Array = phis[tasks, arms]
             return picked
         out = np.zeros((len(tasks), self.n_arms, self.width))
         out[np.arange(len(tasks)), arms] = self.rows[tasks]
@@ -96,12 +106,19 @@ class TaskFeatures:
         theta = np.asarray(theta)
         if self.layout == "given":
             phis = self.rows[tasks].reshape(len(tasks), self.n_arms, self.n_features)
-            return np.einsum("nkd,nd->nk", phis, np.broadcast_to(theta, (len(tasks), self.n_features)))
+            means: Array = np.einsum(
+                "nkd,nd->nk", phis, np.broadcast_to(theta, (len(tasks), self.n_features))
+            )
+            return means
         by_arm = theta.reshape(*theta.shape[:-1], self.n_arms, self.width)
-        return np.einsum("np,nkp->nk", self.rows[tasks], np.broadcast_to(by_arm, (len(tasks), self.n_arms, self.width)))
+        each = np.broadcast_to(by_arm, (len(tasks), self.n_arms, self.width))
+        per_arm: Array = np.einsum("np,nkp->nk", self.rows[tasks], each)
+        return per_arm
 
     def add_arms(self, how_many: int, phi: Any = None) -> Array:
-        """Append arms to every task. Returns the places of new coefficients in the new theta (none when given).
+        """Append arms to every task.
+
+        Returns the places of new coefficients in the new theta (none when given).
 
         With layout "given" the new rows are phi : (n_tasks, how_many, d), or zero, the average arm.
         """
@@ -110,20 +127,29 @@ class TaskFeatures:
             self.n_features += how_many * self.width
             self.n_arms += how_many
             return np.arange(old, self.n_features)
-        fresh = np.zeros((self.n_tasks, how_many, old)) if phi is None else finite("phi", phi, (self.n_tasks, how_many, old))
+        fresh = (
+            np.zeros((self.n_tasks, how_many, old))
+            if phi is None
+            else finite("phi", phi, (self.n_tasks, how_many, old))
+        )
         kept = self.rows[: self.n_tasks].reshape(self.n_tasks, self.n_arms, old)
         self.n_arms += how_many
         self.rows = np.concatenate([kept, fresh], axis=1).reshape(self.n_tasks, self.row_width)
         return np.arange(0)
 
     def add_columns(self, how_many: int) -> Array:
-        """Append columns, zero for every task so far. Returns the places of the new coefficients in the new theta."""
+        """Append columns, zero for every task so far.
+
+        Returns the places of the new coefficients in the new theta.
+        """
         kept = self.rows[: self.n_tasks]
         if self.layout == "by_arm":
             width = self.width
             self.n_features += how_many * self.n_arms
             self.rows = np.concatenate([kept, np.zeros((self.n_tasks, how_many))], axis=1)
-            return np.concatenate([np.arange(width, width + how_many) + a * (width + how_many) for a in range(self.n_arms)])
+            return np.concatenate(
+                [np.arange(width, width + how_many) + a * (width + how_many) for a in range(self.n_arms)]
+            )
         old = self.n_features
         self.n_features += how_many
         wide = kept.reshape(self.n_tasks, self.n_arms, old)

@@ -21,10 +21,11 @@ Array = np.ndarray[Any, Any]
 class InverseGamma:
     """The prior of an unknown noise variance: sigma^2 ~ IG(shape, scale), mean scale / (shape - 1).
 
-    With it, coef_cov and task_cov count in units of the noise variance (the normal-inverse-gamma model, exact).
+    With it, coef_cov and task_cov count in units of the noise variance: the normal-inverse-gamma model.
 
     >>> import metabandit as mb
-    >>> model = mb.LinearMixedModel(coef_cov=1.0, task_cov=0.5, noise_var=mb.InverseGamma(shape=3.0, scale=2.0))
+    >>> noise_var = mb.InverseGamma(shape=3.0, scale=2.0)
+    >>> model = mb.LinearMixedModel(coef_cov=1.0, task_cov=0.5, noise_var=noise_var)
     >>> belief = model.belief(n_arms=2, n_features=2)
     >>> belief.noise
     InverseGamma(shape=3.0, scale=2.0)
@@ -56,23 +57,27 @@ class CompoundSymmetric:
         rest = self.variance * (1.0 - self.correlation)
         if min(first, rest) < 0.0:
             least = -1.0 / (n_arms - 1) if n_arms > 1 else -1.0
-            raise InvalidInput("correlation", self.correlation, f"numbers from {least:.4g} to 1 with {n_arms} arms")
+            raise InvalidInput(
+                "correlation", self.correlation, f"numbers from {least:.4g} to 1 with {n_arms} arms"
+            )
         return compound(first, rest, n_arms)
 
 
 @dataclass(frozen=True, eq=False)
 class LinearMixedModel:
-    """r_i = Phi_i theta + delta_i, rewards y = r_ia + eps: theta shared, delta_i the task's own (Section 4.2).
+    """r_i = Phi_i theta + delta_i, rewards y = r_ia + eps: theta shared, delta_i the task's own.
 
     coef_mean : number or (d,). Prior mean of theta.
-    coef_cov : number, (d,) or (d, d); 0 means known coefficients. None: one scale for every group of columns, learned.
-    task_cov : number, (K,), (K, K) or CompoundSymmetric: Cov(delta_i). None or "scalar", "per_arm", "compound",
-        "full": learned in that shape.
-    noise_var : number or (K,): Var(eps). InverseGamma: unknown, exactly. None or "scalar", "per_arm": learned.
-    learning : "empirical" (Bayes: the best variances) or "full" (a grid of noise and task variances, each with its own
-        belief, weighted by exact evidence).
-    drift : correlation of a task's effect with itself one unit of time later (Ornstein-Uhlenbeck); 1: it stays.
-    discount : what remains of the information on theta after one unit of time; an approximation; 1: all of it.
+    coef_cov : number, (d,) or (d, d); 0 means known coefficients. None: a scale a group of columns, learned.
+    task_cov : number, (K,), (K, K) or CompoundSymmetric: Cov(delta_i). None or "scalar", "per_arm",
+        "compound", "full": learned in that shape.
+    noise_var : number or (K,): Var(eps). InverseGamma: unknown, exactly. None or "scalar", "per_arm":
+        learned.
+    learning : "empirical" (Bayes: the best variances) or "full" (a grid of noise and task variances, each
+        with its own belief, weighted by exact evidence).
+    drift : correlation of a task's effect with itself one unit of time later (Ornstein-Uhlenbeck); 1: it
+        stays.
+    discount : what remains of the information on theta after one unit of time; an approximation; 1: all.
 
     >>> import numpy as np, metabandit as mb
     >>> belief = mb.LinearMixedModel(coef_cov=1.0, task_cov=0.5, noise_var=1.0).belief(n_arms=2, n_features=1)
@@ -91,10 +96,14 @@ class LinearMixedModel:
     discount: float = 1.0
 
     reward = "real"
+    cheap_draws = True  # a draw for every decision costs O(d^2)
+    learns_by_group = True  # belief() takes the groups of coefficients whose scale is learned together
 
     def __post_init__(self) -> None:
         if finite("coef_mean", self.coef_mean).ndim > 1:
-            raise InvalidInput("coef_mean", f"<array of shape {np.shape(self.coef_mean)}>", "a number or a vector (d,)")
+            raise InvalidInput(
+                "coef_mean", f"<array of shape {np.shape(self.coef_mean)}>", "a number or a vector (d,)"
+            )
         if self.coef_cov is not None:
             covariance("coef_cov", self.coef_cov)
         self._check_task_cov()
@@ -119,16 +128,25 @@ class LinearMixedModel:
     def _check_noise_var(self) -> None:
         if isinstance(self.noise_var, str):
             if self.noise_var not in ("scalar", "per_arm"):
-                raise InvalidInput("noise_var", self.noise_var, 'numbers, InverseGamma, or "scalar" or "per_arm" to learn it')
+                raise InvalidInput(
+                    "noise_var", self.noise_var, 'numbers, InverseGamma, or "scalar" or "per_arm" to learn it'
+                )
         elif self.noise_var is not None and not isinstance(self.noise_var, InverseGamma):
             positive("noise_var", self.noise_var)
 
     def _check_learning(self) -> None:
         learnable = self.learnable
         if learnable.anything and isinstance(self.noise_var, InverseGamma):
-            raise InvalidInput("noise_var", self.noise_var, "InverseGamma only with coef_cov and task_cov given")
+            raise InvalidInput(
+                "noise_var", self.noise_var, "InverseGamma only with coef_cov and task_cov given"
+            )
         if learnable.anything and (self.drift < 1.0 or self.discount < 1.0):
-            raise InvalidInput("drift", self.drift, "1, or all of coef_cov, task_cov and noise_var given: a past that fades cannot be weighed again")
+            raise InvalidInput(
+                "drift",
+                self.drift,
+                "1, or all of coef_cov, task_cov and noise_var given: "
+                "a past that fades cannot be weighed again",
+            )
         if learnable.noise == "per_arm" and learnable.task in ("compound", "full"):
             raise InvalidInput("noise_var", "per_arm", '"scalar" with a task covariance between arms')
         if self.learning == "full" and (learnable.noise != "scalar" or learnable.task != "scalar"):
@@ -137,21 +155,28 @@ class LinearMixedModel:
     @property
     def learnable(self) -> Learnable:
         """Which variances are learned."""
+
         def shape(value: Any) -> str | None:
             return "scalar" if value is None else value if isinstance(value, str) else None
 
         return Learnable(shape(self.noise_var), shape(self.task_cov), self.coef_cov is None)
 
     def belief(
-        self, n_arms: int, n_features: int, layout: str = "given", n_effects: int | None = None, groups: Any = None
+        self,
+        n_arms: int,
+        n_features: int,
+        layout: str = "given",
+        n_effects: int | None = None,
+        groups: Any = None,
     ) -> LinearBelief:
         """An empty belief.
 
-        layout : "given": tasks come with Phi (K, d); "by_arm": with x (p,), and every arm has its own coefficients.
-        n_effects : q, for task effects on vectors z given with every interaction instead of on arms; then tasks come
-            with X (q, d), and task_cov has q effects.
-        groups : (d,) whole numbers: the coefficients whose scale is learned together. Default: one group with layout
-            "given", one for every column with layout "by_arm".
+        layout : "given": tasks come with Phi (K, d); "by_arm": with x (p,), and every arm has its own
+            coefficients.
+        n_effects : q, for task effects on vectors z given with every interaction instead of on arms; then
+            tasks come with X (q, d), and task_cov has q effects.
+        groups : (d,) whole numbers: the coefficients whose scale is learned together. Default: one group
+            with layout "given", one for every column with layout "by_arm".
         """
         from metabandit.models.linear_belief import LinearBelief
         from metabandit.models.particles import ParticleBelief
@@ -180,6 +205,6 @@ def _plain(value: Any) -> Any:
 
 def _unplain(value: Any) -> Any:
     if isinstance(value, dict):
-        (name, numbers), = value.items()
+        ((name, numbers),) = value.items()
         return InverseGamma(*numbers) if name == "inverse_gamma" else CompoundSymmetric(*numbers)
     return np.array(value) if isinstance(value, list) else value

@@ -21,8 +21,13 @@ from metabandit.streams import Random, normals
 
 Array = np.ndarray[Any, Any]
 
-REBUILD_EVERY = 1 << 20  # interactions between rebuilds; the factor's error after as many is below 1e-9 (tested)
-FIRST_FIT, FIT_GROWTH = 8, 1.5  # variances are learned after 8 rewards, then whenever their number grew by half
+REBUILD_EVERY = (
+    1 << 20
+)  # interactions between rebuilds; the factor's error after as many is below 1e-9 (tested)
+FIRST_FIT, FIT_GROWTH = (
+    8,
+    1.5,
+)  # variances are learned after 8 rewards, then whenever their number grew by half
 
 
 class LinearBelief(Belief):
@@ -49,8 +54,8 @@ class LinearBelief(Belief):
         self._sums = np.zeros(3)  # rewards: how many, their mean, sum of squares about it
         self.prior_mean = self._broadcast("coef_mean", model.coef_mean)
         known = 1.0 if model.coef_cov is None else model.coef_cov
-        self.prior_cov = known if np.ndim(known) == 2 else self._broadcast("coef_cov", known)
-        self.prior_cov = finite("coef_cov", self.prior_cov, (n_features,) * np.ndim(self.prior_cov))
+        known = known if np.ndim(known) == 2 else self._broadcast("coef_cov", known)
+        self.prior_cov: Array = finite("coef_cov", known, (n_features,) * np.ndim(known)).copy()
         self.coef_scale = np.full(int(self.groups.max()) + 1, SHARES["coef"] if self.learnable.coef else 1.0)
         self.tasks = self._empty_tasks()
         self._coefs = Coefficients(self.prior_mean, self._scaled_prior())
@@ -76,10 +81,25 @@ class LinearBelief(Belief):
         """Cov(delta_i) : (q, q), in units of the noise variance when that has an inverse-gamma law."""
         return np.diag(self.tasks.task_var) if isinstance(self.tasks, Cells) else self.tasks.task_cov.copy()
 
+    def task_cov_of(self, i: int) -> Array:
+        """Cov(delta_i) of one task : (q, q), with the extra variance its cells may have."""
+        return np.diag(self.tasks.tau2(np.array([i]))[0]) if isinstance(self.tasks, Cells) else self.task_cov
+
+    def own_data(self, i: int) -> tuple[Array, Array]:
+        """The task's own rewards by arm: how many (K,), and their mean (K,), 0 where there is none."""
+        if isinstance(self.tasks, Cells):
+            return self.tasks.counts[i].copy(), self.tasks.means[i].copy()
+        counts, weights = self.tasks.counts[i].copy(), np.diagonal(self.tasks.g[i])
+        return counts, np.divide(self.tasks.h[i], weights, out=np.zeros_like(weights), where=weights > 0)
+
     def _check_groups(self, groups: Any) -> Array:
         f = self.features
         if groups is None:
-            return np.tile(np.arange(f.width), f.n_arms) if f.layout == "by_arm" else np.zeros(f.n_features, np.int64)
+            return (
+                np.tile(np.arange(f.width), f.n_arms)
+                if f.layout == "by_arm"
+                else np.zeros(f.n_features, np.int64)
+            )
         array = np.asarray(groups)
         if array.shape != (f.n_features,) or array.dtype.kind not in "iu" or array.min() < 0:
             raise InvalidInput("groups", groups, f"{f.n_features} whole numbers >= 0")
@@ -87,7 +107,11 @@ class LinearBelief(Belief):
 
     def _broadcast(self, name: str, value: Any) -> Array:
         array = np.asarray(value, float)
-        return np.full(self.n_features, float(array)) if array.ndim == 0 else finite(name, array, (self.n_features,)).copy()
+        return (
+            np.full(self.n_features, float(array))
+            if array.ndim == 0
+            else finite(name, array, (self.n_features,)).copy()
+        )
 
     def _scaled_prior(self) -> Array:
         if self.prior_cov.ndim == 1:
@@ -120,7 +144,11 @@ class LinearBelief(Belief):
         if given is None or isinstance(given, str):
             return np.full(self.n_arms, SHARES["noise"])
         array = np.asarray(given, float)
-        return np.full(self.n_arms, float(array)) if array.ndim == 0 else finite("noise_var", array, (self.n_arms,)).copy()
+        return (
+            np.full(self.n_arms, float(array))
+            if array.ndim == 0
+            else finite("noise_var", array, (self.n_arms,)).copy()
+        )
 
     def _make_room(self, n_tasks: int) -> None:
         self.tasks.make_room(n_tasks)
@@ -128,7 +156,9 @@ class LinearBelief(Belief):
     # -- data ----------------------------------------------------------------------------------------------
 
     def observe(self, i: Any, arm: Any, reward: Any, z: Any = None) -> None:
-        """Rewards of arms of tasks: scalars or equal arrays; with n_effects also their vectors z : (q,) or (n, q)."""
+        """Rewards of arms of tasks: scalars or equal arrays; with n_effects also vectors z :
+        (q,) or (n, q).
+        """
         tasks, arms, rewards = self._data(i, arm, reward)
         vectors = self._vectors(z, arms, np.ndim(i) == 0)
         done = 0
@@ -140,7 +170,9 @@ class LinearBelief(Belief):
             done += len(tasks[part])
             if self.learnable.anything and self.n_observations >= self._next_fit:
                 self.learn_variances(tolerance=1e-3)
-                self._next_fit = max(self.n_observations + FIRST_FIT, math.ceil(FIT_GROWTH * self.n_observations))
+                self._next_fit = max(
+                    self.n_observations + FIRST_FIT, math.ceil(FIT_GROWTH * self.n_observations)
+                )
 
     def _vectors(self, z: Any, arms: Array, single: bool) -> Array | None:
         if self.on_vectors:
@@ -201,7 +233,9 @@ class LinearBelief(Belief):
         self._stale = self._stale or bool(self.tasks.counts[i].any())
         self.version += 1
 
-    def _observe(self, tasks: Array, arms: Array, rewards: Array) -> None:  # pragma: no cover - observe is its own
+    def _observe(
+        self, tasks: Array, arms: Array, rewards: Array
+    ) -> None:  # pragma: no cover - observe is its own
         raise NotImplementedError
 
     _retract = _observe
@@ -214,7 +248,7 @@ class LinearBelief(Belief):
             self._coefs.discount(self.model.discount**time)
         self.version += 1
 
-    # -- rebuilding and learning -------------------------------------------------------------------------------
+    # -- rebuilding and learning -----------------------------------------------------------------------------
 
     @property
     def can_rebuild(self) -> bool:
@@ -224,7 +258,9 @@ class LinearBelief(Belief):
     def rebuild(self) -> None:
         """Make the coefficients again from the statistics: the same belief up to rounding."""
         if not self.can_rebuild:
-            raise InvalidInput("rebuild", "<a model with drift or discount>", "a model without: its past has faded")
+            raise InvalidInput(
+                "rebuild", "<a model with drift or discount>", "a model without: its past has faded"
+            )
         if isinstance(self.tasks, Effects):
             self.tasks.renew()
         self._coefs.rebuild(*self.tasks.gram(self._coefs))
@@ -272,20 +308,30 @@ class LinearBelief(Belief):
         v, what = self.variances, self.learnable
         noise = np.full_like(v.noise, prior.centre("noise")) if what.noise else v.noise
         centre = prior.centre("task")
-        task = (np.full_like(v.task, centre) if v.task.ndim == 1 else centre * np.eye(len(v.task))) if what.task else v.task
+        task = (
+            (np.full_like(v.task, centre) if v.task.ndim == 1 else centre * np.eye(len(v.task)))
+            if what.task
+            else v.task
+        )
         return Variances(noise, task, np.full_like(v.coef, prior.centre("coef")) if what.coef else v.coef)
 
     def _expectations_at(self, variances: Variances) -> tuple[Expectations, float]:
         self.set_variances(variances)
         counts = self.tasks.counts[: self.n_tasks].sum(axis=0)
-        squares = (self._coefs.posterior_mean() - self.prior_mean) ** 2 + np.diagonal(self._coefs.posterior().cov)
+        squares = (self._coefs.posterior_mean() - self.prior_mean) ** 2 + np.diagonal(
+            self._coefs.posterior().cov
+        )
         size = len(self.coef_scale)
-        by_group = np.bincount(self.groups, squares / np.where(self.prior_cov > 0, self.prior_cov, 1.0), size) if self.learnable.coef else np.zeros(size)
+        by_group = (
+            np.bincount(self.groups, squares / np.where(self.prior_cov > 0, self.prior_cov, 1.0), size)
+            if self.learnable.coef
+            else np.zeros(size)
+        )
         parts = self.tasks.expectations(self._coefs)
         members = np.bincount(self.groups, minlength=size).astype(float)
         return Expectations(noise_n=counts, coef_squares=by_group, coef_n=members, **parts), self.log_evidence
 
-    # -- what is believed --------------------------------------------------------------------------------------
+    # -- what is believed ------------------------------------------------------------------------------------
 
     @property
     def coef(self) -> Gaussian:
@@ -324,7 +370,9 @@ class LinearBelief(Belief):
         return scale / (shape - 1.0) if shape > 1.0 else math.inf
 
     def posterior(self, i: int, z: Any = None) -> Gaussian:
-        """r_i given everything: mean (K,), cov (K, K). With n_effects: of z beta_i for z : (m, q), or of beta_i."""
+        """r_i given everything: mean (K,), cov (K, K); with n_effects of z beta_i for z : (m, q),
+        or of beta_i.
+        """
         i = self.index(i)
         self._fresh()
         if isinstance(self.tasks, Cells):
@@ -387,12 +435,14 @@ class LinearBelief(Belief):
         rows: Array = self.law(np.full(n, i), draws).sample(rng)
         return rows[0] if size is None else rows
 
-    # -- growth --------------------------------------------------------------------------------------------------
+    # -- growth ----------------------------------------------------------------------------------------------
 
     def add_arms(self, how_many: int = 1, phi: Any = None) -> None:
         """New arms; their noise and task variance are the mean of the others', their effects independent."""
         if self.on_vectors:
-            raise InvalidInput("add_arms", "<a belief with n_effects>", "arms are only named there; add them to the caller")
+            raise InvalidInput(
+                "add_arms", "<a belief with n_effects>", "arms are only named there; add them to the caller"
+            )
         self._fresh()
         width = self.features.width
         old_arms = self.n_arms
@@ -406,7 +456,12 @@ class LinearBelief(Belief):
         if len(places):  # by_arm: the new arm's coefficients are a priori like the average arm's
             mean = self.prior_mean.reshape(old_arms, width).mean(axis=0)
             var = self._unit_variance().reshape(old_arms, width).mean(axis=0)
-            self._insert(places, np.tile(mean, how_many), np.tile(var, how_many), np.tile(self.groups[:width], how_many))
+            self._insert(
+                places,
+                np.tile(mean, how_many),
+                np.tile(var, how_many),
+                np.tile(self.groups[:width], how_many),
+            )
         self.version += 1
 
     def add_columns(self, how_many: int = 1, groups: Any = None) -> None:
@@ -420,11 +475,14 @@ class LinearBelief(Belief):
         places = self.features.add_columns(how_many)
         more = max(0, int(fresh.max()) + 1 - first)
         self.coef_scale = np.append(self.coef_scale, np.full(more, self.coef_scale.mean()))
-        self._insert(places, np.full(len(places), mean), np.full(len(places), variance), np.tile(fresh, copies))
+        self._insert(
+            places, np.full(len(places), mean), np.full(len(places), variance), np.tile(fresh, copies)
+        )
         self.version += 1
 
     def _unit_variance(self) -> Array:
-        return self.prior_cov if self.prior_cov.ndim == 1 else np.diagonal(self.prior_cov)
+        variance: Array = self.prior_cov if self.prior_cov.ndim == 1 else np.diagonal(self.prior_cov)
+        return variance
 
     def _insert(self, places: Array, mean: Array, variance: Array, groups: Array) -> None:
         old = np.setdiff1d(np.arange(self.n_features), places)
@@ -440,7 +498,7 @@ class LinearBelief(Belief):
         scale = self.coef_scale[groups] if self.prior_cov.ndim == 1 else 1.0
         self._coefs.insert(places, mean, variance * scale)
 
-    # -- saving ----------------------------------------------------------------------------------------------------
+    # -- saving ----------------------------------------------------------------------------------------------
 
     SCALARS = ("n_observations", "version", "time", "_stale", "_since_rebuild", "_next_fit", "_n_arms")
     OWN_ARRAYS = ("prior_mean", "prior_cov", "coef_scale", "groups", "_sums")
@@ -449,7 +507,11 @@ class LinearBelief(Belief):
         rows = self.features.rows[: self.n_tasks].copy()
         own = {name: getattr(self, name) for name in self.SCALARS}
         own |= {name: getattr(self, name).copy() for name in self.OWN_ARRAYS}
-        shape = {"features.n_arms": self.features.n_arms, "features.n_features": self.n_features, "rows": rows}
+        shape = {
+            "features.n_arms": self.features.n_arms,
+            "features.n_features": self.n_features,
+            "rows": rows,
+        }
         parts = {"coefs": self._coefs.state(), "tasks": self.tasks.state()}
         return {**own, **shape, **{f"{p}.{k}": v for p, part in parts.items() for k, v in part.items()}}
 
@@ -462,7 +524,7 @@ class LinearBelief(Belief):
         for name in self.OWN_ARRAYS:
             setattr(self, name, np.array(state[name]))
         for prefix, part in (("coefs.", self._coefs), ("tasks.", self.tasks)):
-            part.restore({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})  # type: ignore[attr-defined]
+            part.restore({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
 
 
 def _spliced(old_values: Array, old: Array, places: Array, new_values: Array) -> Array:
