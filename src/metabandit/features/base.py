@@ -54,6 +54,7 @@ class Features(ABC):
 
     kinds: ClassVar[dict[str, type[Features]]] = {}
     _by_position = False  # whether a frame with other column names is read by position
+    _born: list[int] = []  # for each column the last rows brought, the row that did
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -141,9 +142,7 @@ class Features(ABC):
 
     def resume(self, spec: dict[str, Any]) -> None:
         """Take over what the features saved as `spec` had learned, if those were the same features."""
-        raise InvalidInput(
-            "metadata", f"<{type(self).__name__}>", "nothing: the saved features can be loaded without it"
-        )
+        self.__dict__.update(type(self).from_spec(spec).__dict__)
 
 
 def from_spec(spec: dict[str, Any], metadata: Features | None = None) -> Features:

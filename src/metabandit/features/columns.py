@@ -35,7 +35,9 @@ class Designed(Features):
         return super().rows(records)
 
     def _rows(self, table: Table) -> Array:
-        return self._design.rows(table)
+        out = self._design.rows(table)
+        self._born = self._design.born
+        return out
 
     def _mark(self) -> Any:
         return self._design.mark()

@@ -6,25 +6,15 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from metabandit.errors import InvalidInput
+from metabandit.features.computed import Computed
 from metabandit.features.reading import LIMIT, Array
 from metabandit.features.source import Source
 from metabandit.features.tables import Keys, Table
-
-
-class Computed(Protocol):
-    """A factor that is computed from numbers."""
-
-    text: str
-    sources: list[int]
-    suffixes: list[str]
-
-    def evaluate(self, numbers: dict[int, Array], n: int) -> Array:
-        """(n, len(suffixes))"""
 
 
 @dataclass(eq=False)
@@ -47,8 +37,11 @@ class Design:
     def __init__(self, sources: list[Source], terms: list[Term]) -> None:
         self.sources, self.terms = sources, terms
         self.columns: list[str] = []
+        self.born: list[int] = []  # for each column that the last table brought, its row
         self.groups: list[str] = []
         self._taken: set[str] = set()
+        factors = [factor for term in terms for factor in term.factors]
+        self.computed = list(dict.fromkeys(factor for factor in factors if isinstance(factor, Computed)))
         for term in terms:
             kinds = [sources[s] for s in term.lookups]
             if all(source.kind == "number" or source.fixed for source in kinds):
@@ -135,12 +128,7 @@ class Design:
 
     def rows(self, table: Table) -> Array:
         """(n, p), after new columns have been added in the order in which the rows bring them."""
-        numbers: dict[int, Array] = {}
-        codes: dict[int, Array] = {}
-        since: dict[int, int] = {}
-        for s, source in enumerate(self.sources):
-            values, since[s] = source.read(table.column(source.name))
-            (codes if source.kind == "category" else numbers)[s] = values
+        parts, codes, since = self._read(table)
         found = [self._combinations(term, codes, since, table.n) for term in self.terms]
         new = [
             (row, t, key)
@@ -148,14 +136,33 @@ class Design:
             for key, row in combinations.first.items()
             if key not in term.places
         ]
-        for _, t, key in sorted(new):
+        self.born = []
+        for row, t, key in sorted(new):
+            before = len(self.columns)
             self._add(self.terms[t], key)
+            self.born += [row] * (len(self.columns) - before)
         if new:
             self._find_places()
         out = np.zeros((table.n, len(self.columns)))
         for term, combinations in zip(self.terms, found, strict=True):
-            self._fill(out, term, combinations, numbers)
+            if all(key in term.places for key in combinations.keys):  # else its kind is still open
+                _fill(out, term.places, combinations, self._product(term, parts))
         return out
+
+    def _read(self, table: Table) -> tuple[dict[int | Computed, Array], dict[int, Array], dict[int, int]]:
+        """Numbers : (n, m) of sources and of computed factors, codes of levels, first rows that count."""
+        raw: dict[int, Array] = {}
+        codes: dict[int, Array] = {}
+        since: dict[int, int] = {}
+        for s, source in enumerate(self.sources):
+            values, since[s] = source.read(table.column(source.name))
+            if source.kind == "number":
+                raw[s] = values
+            elif source.kind == "category":
+                codes[s] = values
+        parts: dict[int | Computed, Array] = {s: self.sources[s].fill(raw[s])[:, None] for s in raw}
+        parts |= {factor: factor.evaluate(raw, table.n) for factor in self.computed}
+        return parts, codes, since
 
     def _combinations(
         self, term: Term, codes: dict[int, Array], since: dict[int, int], n: int
@@ -174,54 +181,33 @@ class Design:
         keys = [tuple(int(c) for c in np.unravel_index(i, sizes)) for i in distinct]
         return Combinations(inverse, keys, dict(zip(keys, first, strict=True)))
 
-    def _fill(self, out: Array, term: Term, combinations: Combinations, numbers: dict[int, Array]) -> None:
-        """Write a term's columns."""
-        if not all(key in term.places for key in combinations.keys):
-            return  # its kind is still open: no column yet
-        value: Array | float = 1.0
+    def _product(self, term: Term, parts: dict[int | Computed, Array]) -> Array | None:
+        """The product : (n, m) of a term's numbers, None if it has none."""
+        value = None
         for factor in term.factors:
-            if not isinstance(factor, int):
-                part = factor.evaluate(numbers, len(out))
-            elif factor in numbers:
-                part = numbers[factor][:, None]
-            else:
-                continue
-            value = (
-                part
-                if isinstance(value, float)
-                else (value[:, :, None] * part[:, None, :]).reshape(len(out), -1)
-            )
-        if not isinstance(value, float) and not np.isfinite(value).all():
-            bad = float(value[~np.isfinite(value)].flat[0])
-            raise InvalidInput(
-                "metadata",
-                f"<values for which {term.name} is {bad}>",
-                "values for which it is a finite number",
-            )
-        width = 1 if isinstance(value, float) else value.shape[1]
-        if combinations.which is None:
-            place = term.places[()]
-            out[:, place : place + width] = value
-            return
-        rows = np.flatnonzero(combinations.which >= 0)
-        if len(rows):
-            places = np.array([term.places[key] for key in combinations.keys])[combinations.which[rows]]
-            for j in range(width):
-                out[rows, places + j] = value if isinstance(value, float) else value[rows, j]
+            if factor in parts:
+                part = parts[factor]
+                value = (
+                    part if value is None else (value[:, :, None] * part[:, None, :]).reshape(len(part), -1)
+                )
+        if value is not None and len(term.factors) > 1 and not (np.abs(value) <= LIMIT).all():
+            bad = float(value[~(np.abs(value) <= LIMIT)].flat[0])
+            accepted = "values for which it is between -1e100 and 1e100"
+            raise InvalidInput("metadata", f"<values for which {term.name} is {bad}>", accepted)
+        return value
 
     # -- memory ----------------------------------------------------------------------------------------------
 
     def mark(self) -> Any:
-        return len(self.columns), [
-            (s.kind, s.text_only, s.total, s.count, len(s.levels)) for s in self.sources
-        ]
+        means = [factor.means.mark() for factor in self.computed]
+        return len(self.columns), [source.mark() for source in self.sources], means
 
     def rollback(self, mark: Any) -> None:
-        width, sources = mark
-        for source, (kind, text_only, total, count, size) in zip(self.sources, sources, strict=True):
-            source.kind, source.text_only, source.total, source.count = kind, text_only, total, count
-            while len(source.levels) > size:
-                source.levels.popitem()
+        width, sources, means = mark
+        for source, old in zip(self.sources, sources, strict=True):
+            source.rollback(old)
+        for factor, old in zip(self.computed, means, strict=True):
+            factor.means.rollback(old)
         if len(self.columns) > width:
             self._taken.difference_update(self.columns[width:])
             del self.columns[width:], self.groups[width:]
@@ -231,23 +217,21 @@ class Design:
 
     def spec(self) -> dict[str, Any]:
         """What was learned, as plain data."""
-        sources = [[s.kind, s.text_only, s.total, s.count, list(s.levels)] for s in self.sources]
-        places = [[[list(key), place] for key, place in term.places.items()] for term in self.terms]
         return {
             "columns": list(self.columns),
             "groups": list(self.groups),
-            "sources": sources,
-            "places": places,
+            "sources": [source.spec() for source in self.sources],
+            "computed": [factor.spec() for factor in self.computed],
+            "places": [[[list(key), place] for key, place in term.places.items()] for term in self.terms],
         }
 
     def restore(self, spec: dict[str, Any]) -> None:
         self.columns[:], self.groups[:] = spec["columns"], spec["groups"]
         self._taken = set(self.columns)
-        for source, (kind, text_only, total, count, levels) in zip(
-            self.sources, spec["sources"], strict=True
-        ):
-            source.kind, source.text_only, source.total, source.count = kind, text_only, total, count
-            source.levels = {level: code for code, level in enumerate(levels)}
+        for source, saved in zip(self.sources, spec["sources"], strict=True):
+            source.restore(saved)
+        for factor, saved in zip(self.computed, spec["computed"], strict=True):
+            factor.restore(saved)
         for term, places in zip(self.terms, spec["places"], strict=True):
             term.places = {tuple(key): place for key, place in places}
         self._find_places()
@@ -279,3 +263,16 @@ def _distinct(ids: Array, valid: Array, size: int) -> tuple[Array, list[int], li
     first_row = np.zeros(size, np.int64)
     first_row[ids[rows][::-1]] = rows[::-1]  # the last one written is the first there is
     return inverse, distinct.tolist(), first_row[distinct].tolist()
+
+
+def _fill(out: Array, at: dict[tuple[int, ...], int], found: Combinations, value: Array | None) -> None:
+    """Write a term's columns, which start at `at` for each combination of levels; value None is 1."""
+    width = 1 if value is None else value.shape[1]
+    if found.which is None:
+        out[:, at[()] : at[()] + width] = 1.0 if value is None else value
+        return
+    rows = np.flatnonzero(found.which >= 0)
+    if len(rows):
+        places = np.array([at[key] for key in found.keys])[found.which[rows]]
+        for j in range(width):
+            out[rows, places + j] = 1.0 if value is None else value[rows, j]

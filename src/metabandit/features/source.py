@@ -43,17 +43,42 @@ class Source:
         return self.total / self.count if self.count else 0.0
 
     def read(self, values: Values) -> tuple[Array, int]:
-        """The numbers, NaN replaced, or codes of levels, -1 for none; and the first row that counts."""
+        """The numbers, NaN if missing, or codes of levels, -1 for none; and the first row that counts."""
         known_from = 0
         if self.kind == "open":
             known_from = self._decide(values)
         if self.kind == "number":
-            column, total, count = filled(as_numbers(self.argument, values), self.total, self.count)
-            self.total, self.count = float(total), float(count)
-            return column, known_from
+            return as_numbers(self.argument, values), known_from
         if self.kind == "open":
             return np.zeros(len(values)), known_from
         return self._codes(values), known_from
+
+    def fill(self, values: Array) -> Array:
+        """Numbers with the running mean for those that are missing."""
+        column, total, count = filled(values, self.total, self.count)
+        self.total, self.count = float(total), float(count)
+        return column
+
+    def fix(self) -> None:
+        """No levels but those there are, in alphabetical order."""
+        if not self.fixed:
+            self.levels = {level: code for code, level in enumerate(sorted(self.levels))}
+        self.fixed = True
+
+    def mark(self) -> Any:
+        return self.kind, self.text_only, self.total, self.count, len(self.levels)
+
+    def rollback(self, mark: Any) -> None:
+        self.kind, self.text_only, self.total, self.count, size = mark
+        while len(self.levels) > size:
+            self.levels.popitem()  # the last is the newest
+
+    def spec(self) -> list[Any]:
+        return [self.kind, self.text_only, self.fixed, self.total, self.count, list(self.levels)]
+
+    def restore(self, spec: list[Any]) -> None:
+        self.kind, self.text_only, self.fixed, self.total, self.count, levels = spec
+        self.levels = {level: code for code, level in enumerate(levels)}
 
     def _decide(self, values: Values) -> int:
         """Decide what the column is by its first value; the row of that value, the number of rows if none."""

@@ -128,8 +128,8 @@ def as_numbers(argument: str, values: Values) -> Array:
 class Keys:
     """The metadata columns that are known, and the one rule about all others.
 
-    Other keys are ignored, except in two cases that are almost surely a mistake: none of the keys is known, or
-    a known column is absent while a key looks like a misspelling of it.
+    Other keys are ignored, except in two cases that are almost surely a mistake: none of the keys is known,
+    or a known column is absent while a key looks like a misspelling of it.
     """
 
     def __init__(self, names: list[str]) -> None:
@@ -160,7 +160,7 @@ class Keys:
             close = difflib.get_close_matches(_simplified(other), simple, n=1, cutoff=0.8)
             if close:
                 meant = simple[close[0]]
-                accepted = f"{meant!r}, which is absent (if it is missing, and this is another column: {meant!r}: None)"
+                accepted = f"{meant!r}, which is absent (if that is right, give {meant!r}: None)"
                 raise InvalidInput("metadata", f"<the key {other!r}>", accepted)
 
 
