@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import finite
+from metabandit.checking import finite, indices
 from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
 from metabandit.learning.empirical_bayes import fit
@@ -242,8 +242,10 @@ class LinearBelief(Belief):
 
     def advance(self, time: float = 1.0) -> None:
         """Let time pass: task effects drift, information on theta is discounted."""
+        if finite("time", time, ()) < 0.0:
+            raise InvalidInput("time", time, "a number >= 0")
         self._fresh()
-        self.time += float(finite("time", time, ()))
+        self.time += float(time)
         if self.model.discount < 1.0:
             self._coefs.discount(self.model.discount**time)
         self.version += 1
@@ -386,8 +388,9 @@ class LinearBelief(Belief):
 
     def moments(self, tasks: Array) -> tuple[Array, Array]:
         self._fresh()
+        tasks = indices("tasks", tasks, self.n_tasks, "task")
         if isinstance(self.tasks, Cells):
-            mean, var = self.tasks.moments(self._coefs, np.asarray(tasks))
+            mean, var = self.tasks.moments(self._coefs, tasks)
             return mean, np.sqrt(self._mean_scale() * var)
         made = [self.posterior(int(i)) for i in tasks]
         return np.array([p.mean for p in made]), np.sqrt(np.array([np.diagonal(p.cov) for p in made]))
@@ -410,9 +413,12 @@ class LinearBelief(Belief):
 
     def law(self, i: Any, draw: Array, z: Any = None) -> Law:
         """The law of r_i given theta; with n_effects: of z beta_i for z : (m, q), or of beta_i itself."""
-        single = np.ndim(i) == 0
-        tasks = np.array([self.index(i)]) if single else np.asarray(i)
+        self._fresh()
+        single, tasks = np.ndim(i) == 0, indices("i", i, self.n_tasks, "task")
         thetas = np.atleast_2d(np.asarray(draw, float))
+        if thetas.shape not in ((1, self.n_features), (len(tasks), self.n_features)):
+            given = f"<array of shape {np.shape(draw)}>"
+            raise InvalidInput("draw", given, f"({self.n_features},), or one such row a task")
         scale = np.ones(len(thetas))
         if isinstance(draw, Draw) and "noise_var" in draw.others:
             scale = np.atleast_1d(np.sqrt(draw.others["noise_var"]))

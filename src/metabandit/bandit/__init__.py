@@ -1,0 +1,1 @@
+"""The named level: tasks, arms and metadata by name."""

@@ -1,0 +1,87 @@
+"""The draws in force: what was last sampled, for all tasks or for each, and when it has to be renewed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metabandit.laws import Draw
+from metabandit.learning.refresh import Mark, Refresh
+from metabandit.models.base import Belief
+from metabandit.streams import DRAW, keys, substreams
+
+Array = np.ndarray[Any, Any]
+
+IN_FORCE = 4  # the stream of draws that outlive a decision
+SHARED = -1  # whose draw it is, when it is everybody's
+
+
+class DrawsInForce:
+    """Hands every decision its draw; draws number 0, 1, 2 ... are functions of the seed, the number and the belief."""
+
+    def __init__(self, refresh: Refresh, seed: int) -> None:
+        self.refresh, self.seed = refresh, seed
+        self.made = 0
+        self.held: dict[int, tuple[Draw, Mark]] = {}
+        self.round = 0
+        self.in_round: set[int] = set()
+
+    def of(self, belief: Belief, tasks: Array, decision_keys: Array) -> Draw:
+        """One draw for every task : (n, d), or the shared one : (d,)."""
+        if self.refresh.rule == "always":
+            return belief.draws(substreams(decision_keys, DRAW))
+        self._count_round(tasks)
+        now = self._mark(belief)
+        if not self.refresh.per_task:
+            return self._current(belief, SHARED, now)
+        draws = [self._current(belief, int(i), now) for i in tasks]
+        others = {name: np.array([draw.others[name] for draw in draws]) for name in draws[0].others}
+        return Draw(np.array(draws), **others)
+
+    def _count_round(self, tasks: Array) -> None:
+        if self.refresh.rule == "round":
+            if len(tasks) > 1 or int(tasks[0]) in self.in_round:
+                self.round += 1
+                self.in_round.clear()
+            self.in_round.update(tasks.tolist())
+
+    def _mark(self, belief: Belief) -> Mark:
+        information = belief.information if self.refresh.rule == "information" else 0.0
+        return Mark(belief.n_observations, information, self.round)
+
+    def _current(self, belief: Belief, owner: int, now: Mark) -> Draw:
+        held = self.held.get(owner)
+        if held is None or len(held[0]) != belief.n_features or self.refresh.due(held[1], now):
+            key = substreams(keys(self.seed, [self.made]), IN_FORCE)
+            batch = belief.draws(key)
+            held = Draw(batch[0], **{name: value[0] for name, value in batch.others.items()}), now
+            self.made += 1
+            self.held[owner] = held
+        return held[0]
+
+    def state(self) -> dict[str, Any]:
+        """Plain numbers and arrays."""
+        owners = list(self.held)
+        draws = [self.held[owner][0] for owner in owners]
+        names = sorted(draws[0].others) if draws else []
+        size = max((len(draw) for draw in draws), default=0)
+        thetas = np.full((len(draws), size), np.nan)
+        for row, draw in zip(thetas, draws, strict=True):
+            row[: len(draw)] = draw
+        marks = [(m.interactions, m.information, m.round) for _, m in self.held.values()]
+        others = np.array([[float(draw.others[name]) for name in names] for draw in draws]).reshape(len(draws), len(names))
+        return {
+            "made": self.made, "round": self.round, "in_round": np.array(sorted(self.in_round), np.int64),
+            "owners": np.array(owners, np.int64), "thetas": thetas, "marks": np.array(marks, float).reshape(-1, 3),
+            "names": names, "others": others,
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.made, self.round = int(state["made"]), int(state["round"])
+        self.in_round = set(np.asarray(state["in_round"]).tolist())
+        for owner, theta, mark, other in zip(
+            state["owners"], state["thetas"], state["marks"], state["others"], strict=True
+        ):
+            draw = Draw(theta[~np.isnan(theta)], **dict(zip(state["names"], other, strict=True)))
+            self.held[int(owner)] = draw, Mark(int(mark[0]), float(mark[1]), int(mark[2]))

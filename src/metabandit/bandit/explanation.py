@@ -1,0 +1,166 @@
+"""Why a task gets its arms: the prior that metadata give, the task's own data, and what they make together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metabandit.errors import MissingExtra
+from metabandit.models.influence import influence
+from metabandit.models.linear_belief import LinearBelief
+
+if TYPE_CHECKING:
+    from metabandit.bandit.bandit import MultiTaskBandit
+
+Array = np.ndarray[Any, Any]
+Name = int | str
+
+SHOWN = 5  # features and tasks that are listed
+
+
+@dataclass(frozen=True, slots=True)
+class ArmExplanation:
+    """One arm of one task."""
+
+    arm: str
+    prior_mean: float
+    """from the metadata and the other tasks' data, before the task's own"""
+    prior_sd: float
+    pulls: int
+    own_mean: float | None
+    """the mean of the task's own rewards; None without any"""
+    own_weight: float
+    """how much of the posterior mean is the own mean: 0 all prior, 1 all own data"""
+    prior_worth: float
+    """how many pulls of this arm would say as much as the prior does"""
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What explain() returns; printing it gives a table, plot() a picture.
+
+    >>> import metabandit as mb
+    >>> bandit = mb.MultiTaskBandit(arms=["a", "b"], model=mb.LinearMixedModel(0.0, 1.0, 0.5, 1.0), seed=1)
+    >>> bandit.learn_many({"task": ["u", "u", "v"], "arm": ["a", "a", "a"], "reward": [1.0, 2.0, 3.0]})
+    >>> why = bandit.explain("u")
+    >>> why.arms[0].pulls, why.tasks[0][0]
+    (2, 'v')
+    >>> print(why)  # doctest: +ELLIPSIS
+    task 'u': 2 rewards of its own
+    ...
+    """
+
+    task: Name
+    arms: list[ArmExplanation]
+    features: list[tuple[str, str, float]]
+    """(arm, column, what it adds to the arm's prior mean), the largest first"""
+    tasks: list[tuple[Name, float, dict[str, float]]]
+    """(task, sum of the absolute weights of its data, its weight in each arm's mean), the heaviest first"""
+    exact: bool
+    """whether prior and weights are exact (Gaussian models) or from the posterior of the coefficients"""
+
+    def __str__(self) -> str:
+        pulls = sum(arm.pulls for arm in self.arms)
+        lines = [f"task {self.task!r}: {pulls} reward{'s' * (pulls != 1)} of its own", ""]
+        width = max(3, *(len(arm.arm) for arm in self.arms))
+        lines.append(f"{'arm':<{width}}  prior mean (sd)    own mean (pulls)  own weight  prior worth  posterior (sd)")
+        for arm in self.arms:
+            own = "-" if arm.own_mean is None else f"{arm.own_mean:.3g}"
+            lines.append(
+                f"{arm.arm:<{width}}  {_pair(arm.prior_mean, arm.prior_sd):<17}  {f'{own} ({arm.pulls})':<16}  "
+                f"{arm.own_weight:>10.0%}  {f'{arm.prior_worth:.3g} pulls':>11}  {_pair(arm.mean, arm.sd)}"
+            )
+        if self.features:
+            lines += ["", "what moved the prior most:"]
+            lines += [f"  {value:+.3g}  {column} ({arm})" for arm, column, value in self.features[:SHOWN]]
+        if self.tasks:
+            lines += ["", "tasks whose data weigh most:"]
+            lines += [f"  {weight:.3g}  {task!r}" for task, weight, _ in self.tasks[:SHOWN]]
+        return "\n".join(lines)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Prior, own data and posterior of every arm, on matplotlib axes (needs the extra "plot")."""
+        try:
+            from matplotlib.figure import Figure
+        except ImportError as error:
+            raise MissingExtra("plots", "plot", "matplotlib") from error
+        if ax is None:
+            ax = Figure(figsize=(6.4, 0.9 + 0.62 * len(self.arms)), layout="constrained").subplots()
+        y = np.arange(len(self.arms))[::-1]
+        prior, sd = np.array([(a.prior_mean, a.prior_sd) for a in self.arms]).T
+        mean, spread = np.array([(a.mean, a.sd) for a in self.arms]).T
+        ax.errorbar(prior, y + 0.16, xerr=1.96 * sd, fmt="o", color="#888888", ms=5, capsize=3, label="prior from metadata")
+        ax.errorbar(mean, y - 0.16, xerr=1.96 * spread, fmt="s", color="#0072B2", ms=5, capsize=3, label="posterior")
+        own = [(a.own_mean, height) for a, height in zip(self.arms, y, strict=True) if a.own_mean is not None]
+        if own:
+            ax.plot(*zip(*own, strict=True), "D", color="#D55E00", ms=5, ls="none", label="own data", zorder=3)
+        ax.set_yticks(y, [f"{a.arm} ({a.pulls})" for a in self.arms])
+        ax.set_ylim(-0.6, len(self.arms) - 0.4)
+        ax.set_xlabel("mean reward, with 95 % intervals")
+        ax.set_title(f"task {self.task}", loc="left")
+        ax.figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+        return ax
+
+
+def _pair(mean: float, sd: float) -> str:
+    return f"{mean:.3g} ({sd:.2g})"
+
+
+def explain(bandit: MultiTaskBandit, i: int) -> Explanation:
+    """Take the belief about task number i apart."""
+    belief = bandit.belief
+    if isinstance(belief, LinearBelief):
+        return _explain_linear(bandit, belief, i)
+    return _explain_by_coefficients(bandit, i)
+
+
+def _explain_linear(bandit: MultiTaskBandit, belief: LinearBelief, i: int) -> Explanation:
+    found = influence(belief, i)
+    noise = belief.tasks.noise * belief._mean_scale()
+    sd = np.sqrt(np.diagonal(found.prior.cov))
+    worth = np.divide(noise, sd**2, out=np.full(len(sd), np.inf), where=sd > 0)
+    mean, cov = belief.posterior(i)
+    arms = _arms(bandit, i, found.prior.mean, sd, np.diagonal(found.own), worth, mean, np.sqrt(np.diagonal(cov)))
+    heaviest = np.argsort(-found.size, kind="stable")[: 4 * SHOWN]
+    weights = [
+        (bandit._tasks[j], float(found.size[j]), dict(zip(bandit.arms, found.others[j].tolist(), strict=True)))
+        for j in heaviest if found.size[j] > 0.0
+    ]  # fmt: skip
+    return Explanation(bandit._tasks[i], arms, _features(bandit, i, found.coef.mean), weights, True)
+
+
+def _explain_by_coefficients(bandit: MultiTaskBandit, i: int) -> Explanation:
+    """For models without exact weights: the prior at the posterior of the coefficients, own data by pseudo-counts."""
+    belief = bandit.belief
+    prior_mean, prior_sd, worth = belief.prior_from_metadata(i)
+    counts, _ = belief.own_data(i)
+    mean, cov = belief.posterior(i)
+    own_weight = counts / np.maximum(counts + worth, 1e-300)
+    arms = _arms(bandit, i, prior_mean, prior_sd, own_weight, worth, mean, np.sqrt(np.diagonal(cov)))
+    return Explanation(bandit._tasks[i], arms, _features(bandit, i, belief.coef.mean), [], False)
+
+
+def _arms(
+    bandit: MultiTaskBandit, i: int, prior: Array, prior_sd: Array, own: Array, worth: Array, mean: Array, sd: Array
+) -> list[ArmExplanation]:
+    counts, means = bandit.belief.own_data(i)
+    columns = (bandit.arms, prior, prior_sd, counts, means, own, worth, mean, sd)
+    return [
+        ArmExplanation(arm, float(p), float(s), int(n), float(y) if n else None, float(w), float(k), float(m), float(e))
+        for arm, p, s, n, y, w, k, m, e in zip(*columns, strict=True)
+    ]
+
+
+def _features(bandit: MultiTaskBandit, i: int, theta: Array) -> list[tuple[str, str, float]]:
+    """What each column adds to each arm's prior mean (on the model's own scale: logits, logs)."""
+    names = bandit.features.coefficient_names(bandit.arms)
+    parts = bandit.belief.features.phi(i) * theta
+    found = []
+    for a, j in zip(*np.nonzero(parts), strict=True):
+        column = names[j].removesuffix(f":{bandit.arms[a]}")
+        found.append((bandit.arms[a], column, float(parts[a, j])))
+    return sorted(found, key=lambda item: -abs(item[2]))

@@ -1,0 +1,85 @@
+"""One file, safe to load: a zip of plain .npy arrays and one JSON header. Nothing in it is ever executed.
+
+    header.json   {"format": "metabandit", "version": 1, ...}: everything that is not an array
+    NAME.npy      the arrays, little-endian, without pickle
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from metabandit.errors import DamagedFile
+
+FORMAT, VERSION = "metabandit", 1
+EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes, whenever it is saved
+
+
+def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
+    """Write arrays and plain data to one file, atomically: readers see the old file or the whole new one."""
+    target = Path(path)
+    arrays = {name: value for name, value in content.items() if isinstance(value, np.ndarray)}
+    plain = {name: _plain(value) for name, value in content.items() if name not in arrays}
+    header = msgspec.json.encode({"format": FORMAT, "version": VERSION, **plain})
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                archive.writestr(zipfile.ZipInfo("header.json", EPOCH), header)
+                for key, array in arrays.items():
+                    with archive.open(zipfile.ZipInfo(f"{key}.npy", EPOCH), "w", force_zip64=True) as part:
+                        np.lib.format.write_array(part, np.ascontiguousarray(array), allow_pickle=False)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+    _sync_folder(target.parent)
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What write() wrote; DamagedFile when it is not such a file, of another version, or not intact."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            content: dict[str, Any] = msgspec.json.decode(archive.read("header.json"))
+            if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+                raise DamagedFile(f"{path}: not a metabandit file")
+            if (version := content.pop("version", None)) != VERSION:
+                raise DamagedFile(f"{path}: format version {version}; this release reads version {VERSION}")
+            for name in archive.namelist():
+                if name.endswith(".npy"):
+                    with archive.open(name) as part:
+                        content[name[:-4]] = np.lib.format.read_array(part, allow_pickle=False)
+                        part.read()  # to the end, so that the checksum is verified
+    except (zipfile.BadZipFile, KeyError, EOFError, ValueError, msgspec.DecodeError) as error:
+        if isinstance(error, DamagedFile):
+            raise
+        raise DamagedFile(f"{path}: not a metabandit file, or damaged ({error})") from error
+    return content
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make the new name itself durable."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
