@@ -5,6 +5,7 @@ A new model is one file with these two classes and one contract test.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
@@ -101,6 +102,9 @@ class Belief(ABC):
             self.version += 1
 
     def _data(self, i: Any, arm: Any, reward: Any) -> tuple[Array, Array, Array]:
+        if type(i) is int and type(arm) is int and type(reward) is float and math.isfinite(reward):
+            if 0 <= i < self.n_tasks and 0 <= arm < self.n_arms:  # the checks below, for one interaction, quickly
+                return np.array([i]), np.array([arm]), self._check_rewards(np.array([reward]))
         tasks = indices("i", i, self.n_tasks, "task")
         arms = indices("arm", arm, self.n_arms, "arm")
         rewards = np.atleast_1d(finite("reward", reward))

@@ -191,7 +191,8 @@ class LinearBelief(Belief):
         else:
             assert z is not None
             self.tasks.observe(self._coefs, tasks, z, arms, rewards, self.time)
-        self._sum_up(rewards, 1.0)
+        if self.learnable.anything:
+            self._sum_up(rewards, 1.0)
         self.n_observations += len(tasks)
         self.version += 1
         self._since_rebuild += len(tasks)
@@ -199,8 +200,8 @@ class LinearBelief(Belief):
             self.rebuild()
 
     def _sum_up(self, rewards: Array, sign: float) -> None:
-        n, mean, squares = self._sums
-        m, average = sign * len(rewards), float(rewards.mean())
+        n, mean, squares = self._sums.tolist()
+        m, average = sign * len(rewards), float(rewards.sum()) / len(rewards)
         total = n + m
         if total <= 0:
             self._sums[:] = 0.0
