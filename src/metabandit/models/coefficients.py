@@ -105,9 +105,10 @@ class Coefficients:
         gram = np.zeros((d + 1, d + 1))
         gram[:d, :d] = keep * (upper.T @ upper - np.eye(d))
         gram[:d, d] = keep * (upper.T @ self.factor[:, d])
-        rho2, log_s = self.totals
-        self.rebuild(gram, float(log_s))
-        self.totals[0] = rho2
+        (rho2, log_s), before = self.totals, self.information
+        self.rebuild(gram, 0.0)
+        # The evidence counts what was learned, also what is forgotten now.
+        self.totals[:] = rho2, log_s + before - self.information
 
     def insert(self, places: Array, mean: Array, variance: Array) -> None:
         """New coefficients at `places` of the longer theta, a priori independent of the rest.
