@@ -1,0 +1,1 @@
+"""Slow, obvious versions of what the library computes fast. Nothing here imports the library."""
