@@ -52,7 +52,7 @@ class Arrays(Features):
 
     def _row(self, x: Array) -> Array | None:
         """One ordinary record, or None: |x|^2 is finite only if all of x is there and small."""
-        if x.shape != self._means.totals.shape or x.dtype.char != "d" or not x.dot(x) <= LIMIT * LIMIT:
+        if x.shape != self._means.totals.shape or x.dtype.char != "d" or not np.vdot(x, x) <= LIMIT * LIMIT:
             return None
         self._means.totals += x
         self._means.counts += 1.0

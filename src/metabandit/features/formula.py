@@ -19,10 +19,10 @@ from metabandit.features.tables import Keys, Table, frame_table, record_table
 class Formula(Designed):
     """Columns by a formula: numbers, categories, interactions and expressions.
 
-    Without a sample everything is found as it comes: a column is a category if its first value is text or a
-    bool, or if it stands in C(...); each level (each combination of levels, in an interaction) is a new column at
-    the end. There is no reference level: the prior identifies them all. With sample=, a data frame, the
-    levels are those of the sample, functions such as center(), bs() and poly() learn from it, and an unseen
+    Without a sample everything is found as it comes: a column is a category if its first value is text or
+    a bool, or if it stands in C(...); each level (each combination of levels, in an interaction) is a new
+    column at the end. There is no reference level: the prior identifies them all. With sample=, a data frame,
+    the levels are those of the sample, functions such as center(), bs() and poly() learn from it, and an unseen
     level counts as the average.
 
     >>> from metabandit import features
@@ -146,7 +146,7 @@ class Parsed:
         place = self._source(names.get(tree.args[0].id, tree.args[0].id), "category")
         if options:
             source = self.sources[place]
-            source.levels, source.fixed = levels_of("formula", ast.literal_eval(options["levels"])), True
+            source.levels, source.fixed = levels_of("formula", _listed(text, options["levels"])), True
         return place
 
     def _source(self, name: str, kind: str) -> int:
@@ -161,6 +161,13 @@ class Parsed:
         return self._asked[key]
 
 
+def _listed(text: str, node: ast.expr) -> list[Any]:
+    try:
+        return list(ast.literal_eval(node))
+    except (ValueError, TypeError):
+        raise InvalidInput("formula", f"<{text!r}>", "levels=[...], a plain list") from None
+
+
 def _terms(text: str) -> list[Any]:
     try:
         import formulaic
@@ -170,7 +177,7 @@ def _terms(text: str) -> list[Any]:
     accepted = 'the right-hand side of a formula, such as "age + C(country)"'
     try:
         parsed = formulaic.Formula(text)
-    except formulaic.errors.FormulaParsingError as error:
+    except (formulaic.errors.FormulaParsingError, SyntaxError) as error:
         reason = re.sub(r"\x1b\[[0-9;]*m|[⧛⧚]", "", str(error)).strip().split("\n")[0]
         raise InvalidInput("formula", text, f"{accepted} ({reason})") from None
     if not isinstance(parsed, formulaic.SimpleFormula):

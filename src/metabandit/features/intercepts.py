@@ -8,7 +8,7 @@ import numpy as np
 
 from metabandit.features.base import INTERCEPT, Features
 from metabandit.features.reading import Array
-from metabandit.features.tables import Table
+from metabandit.features.tables import Table, frame_table
 
 
 class Intercepts(Features):
@@ -31,7 +31,8 @@ class Intercepts(Features):
         return super().rows(records)
 
     def rows_from_frame(self, frame: Any) -> Array:
-        return np.ones((len(frame), 1))
+        n = len(frame) if hasattr(frame, "__len__") else frame_table(frame, self._keys).n
+        return np.ones((n, 1))
 
     def _rows(self, table: Table) -> Array:
         return np.ones((table.n, 1))

@@ -37,8 +37,10 @@ class PerArm(Features):
     def __init__(
         self, names: int | list[str], intercepts: bool = True, groups: list[str] | None = None
     ) -> None:
-        listed = isinstance(names, (list, tuple))
-        self.names = distinct("names", names) if listed else [f"z{j}" for j in range(count("names", names))]  # type: ignore[arg-type]
+        if isinstance(names, (list, tuple)):
+            self.names = distinct("names", names)
+        else:
+            self.names = [f"z{j}" for j in range(count("names", names))]
         self.intercepts = bool(intercepts)
         own = list(groups) if groups is not None else [SHARED] * len(self.names)
         if len(own) != len(self.names):
@@ -123,8 +125,7 @@ class PerArm(Features):
         """Phi of one ordinary array, or None; see Arrays."""
         if z.shape != (len(self.arms), len(self.names)) or z.dtype.char != "d" or not self.arms:
             return None
-        flat = z.ravel()
-        if not flat.dot(flat) <= LIMIT * LIMIT:
+        if not np.vdot(z, z) <= LIMIT * LIMIT:
             return None
         sums, means = self._sums, self._means
         sums[0], sums[1:] = means.totals, z

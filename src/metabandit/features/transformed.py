@@ -194,7 +194,7 @@ def _series(column: list[Any]) -> Array:
 
 
 def _group(output: str, inputs: list[str]) -> str:
-    """The input it is named after ("cat__country_NO": country), else its name without digits ("pca0": pca)."""
+    """The input it is named after ("cat__country_NO": country), else without digits ("pca0": pca)."""
     name = output.split("__", 1)[-1]
     named = [one for one in inputs if name == one or name.startswith(one + "_")]
     return max(named, key=len) if named else name.rstrip("0123456789") or name
