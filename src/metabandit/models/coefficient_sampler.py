@@ -1,0 +1,271 @@
+"""Exact draws from a smooth posterior, given a Gaussian close to it: Metropolis, and Hamiltonian.
+
+Nothing here knows a model: a target gives log densities of many points and the gradient at one.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from metabandit.streams import Random
+
+Array = np.ndarray[Any, Any]
+
+FREEDOM = (
+    30.0  # least degrees of freedom of the t proposal: tails heavier than a Gaussian prior's, at little cost
+)
+STEPS = 20  # Metropolis steps of one draw; from a start that is itself a proposal, 10 are practically exact
+TRANSITIONS = 16  # Hamiltonian transitions of one draw
+CHAINS = 4
+LEAST_ACCEPTANCE = 0.5  # of the independence sampler; below it Hamiltonian Monte Carlo is used
+MOST_UNREACHED = 0.02  # likewise above this probability of what it has not yet reached after STEPS
+PILOT = 128  # proposals on which the choice rests
+FAR, HEAVY = (
+    4.0,
+    40.0,
+)  # ... and no point so many standard deviations out may have so many times the mean weight
+
+
+class Target(Protocol):
+    """A log density, up to a constant."""
+
+    def log_density(self, points: Array) -> Array:
+        """(J,) for points (J, D)."""
+
+    def gradient(self, point: Array) -> tuple[float, Array]:
+        """The log density and its gradient (D,) at one point (D,)."""
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """A Gaussian-shaped approximation of a target: covariance root root'."""
+
+    centre: Array
+    """(D,)"""
+    root: Array
+    """(D, D)"""
+
+    @property
+    def freedom(self) -> float:
+        """Of the multivariate t; grows with D, lest its radius vary more than a Gaussian's."""
+        return max(FREEDOM, 2.0 * len(self.centre))
+
+    def log_density(self, squares: Array) -> Array:
+        """Up to a constant, from squared distances in units of the root."""
+        log_density: Array = -0.5 * (self.freedom + len(self.centre)) * np.log1p(squares / self.freedom)
+        return log_density
+
+    def points(self, rng: Random, size: int) -> tuple[Array, Array]:
+        """Draws of a multivariate t : (size, D), and their log densities up to a constant : (size,)."""
+        z = np.asarray(rng.standard_normal((size, len(self.centre))))
+        scale = np.asarray(rng.standard_gamma(np.full(size, 0.5 * self.freedom)))
+        t = z * np.sqrt(0.5 * self.freedom / scale)[:, None]
+        return self.centre + t @ self.root.T, self.log_density(np.einsum("jd,jd->j", t, t))
+
+    def outposts(self) -> tuple[Array, Array]:
+        """Points FAR out on every principal axis, both ways : (2 D, D), and their log densities."""
+        axes, lengths, _ = np.linalg.svd(self.root)
+        steps = FAR * (axes * lengths).T
+        points: Array = self.centre + np.concatenate([steps, -steps])
+        return points, np.full(len(points), float(self.log_density(np.asarray(FAR**2))))
+
+
+@dataclass(frozen=True)
+class Diagnostics:
+    """How a run of the sampler went."""
+
+    method: str
+    """"metropolis", "hamiltonian" or "filter" (independent draws of an approximation)"""
+    acceptance: float
+    ess: Array
+    """(d,) effective sample size of every coefficient"""
+    r_hat: Array
+    """(d,) split R-hat of every coefficient; above 1.01 the chains do not agree yet"""
+
+
+def log_weights(target: Target, proposal: Proposal, rng: Random, size: int) -> tuple[Array, Array]:
+    """Proposed points : (size, D) and the logs of target / proposal : (size,)."""
+    points, logs = proposal.points(rng, size)
+    weights = target.log_density(points) - logs
+    return points, np.where(np.isnan(weights), -np.inf, weights)
+
+
+def metropolis_path(weights: Array, uniforms: Array) -> tuple[Array, int]:
+    """Which proposal each state of the chain is : (J,), from the first on, and how many were accepted."""
+    path, now, accepted = [0], 0, 0
+    logs, bars = weights.tolist(), np.log(uniforms).tolist()
+    for j in range(1, len(logs)):
+        if bars[j - 1] < logs[j] - logs[now] or logs[now] == -math.inf:
+            now, accepted = j, accepted + 1
+        path.append(now)
+    return np.array(path), accepted
+
+
+def metropolis_draw(
+    target: Target, proposal: Proposal, rng: Random, steps: int = STEPS
+) -> tuple[Array, float]:
+    """One point after `steps` of the independence sampler, and the share of accepted steps."""
+    points, weights = log_weights(target, proposal, rng, steps + 1)
+    path, accepted = metropolis_path(weights, np.asarray(rng.random(steps)))
+    return points[path[-1]], accepted / steps
+
+
+def metropolis_chains(target: Target, proposal: Proposal, rng: Random, length: int) -> tuple[Array, float]:
+    """Chains (CHAINS, length, D) after STEPS steps each, and the share of accepted steps."""
+    total = length + STEPS
+    chains, accepted = [], 0
+    for _ in range(CHAINS):
+        points, weights = log_weights(target, proposal, rng, total)
+        path, count = metropolis_path(weights, np.asarray(rng.random(total - 1)))
+        chains.append(points[path[STEPS:]])
+        accepted += count
+    return np.array(chains), accepted / (CHAINS * (total - 1))
+
+
+def expected_acceptance(weights: Array) -> float:
+    """The acceptance rate of the independence sampler, averaged over all pairs of its proposals."""
+    mass = np.exp(weights - weights.max())
+    mass = mass / mass.sum()
+    return float(np.minimum(mass[:, None], mass[None, :]).sum() / len(mass))
+
+
+def unreached(weights: Array, steps: int = STEPS) -> float:
+    """How much probability the independence sampler has probably not reached after so many steps.
+
+    A point of relative weight w is reached at a rate of at least 1 / w. The acceptance rate does not show
+    this: few points of large weight hardly lower it.
+    """
+    mass = np.exp(weights - weights.max())
+    mass = mass / mass.sum()
+    return float(mass @ np.maximum(0.0, 1.0 - 1.0 / np.maximum(len(mass) * mass, 1.0)) ** steps)
+
+
+def suits_metropolis(target: Target, proposal: Proposal, rng: Random) -> bool:
+    """Is the proposal good enough for the independence sampler?
+
+    A pilot run answers, and a look at the tails, which a pilot run seldom visits.
+    """
+    _, weights = log_weights(target, proposal, rng, PILOT)
+    if expected_acceptance(weights) < LEAST_ACCEPTANCE or unreached(weights) > MOST_UNREACHED:
+        return False
+    points, logs = proposal.outposts()
+    mean = weights.max() + math.log(np.exp(weights - weights.max()).mean())
+    return bool((target.log_density(points) - logs).max(initial=-math.inf) <= mean + math.log(HEAVY))
+
+
+def hamiltonian(
+    target: Target, proposal: Proposal, rng: Random, start: Array, transitions: int, step: float
+) -> tuple[Array, float]:
+    """States (transitions, D) of Hamiltonian Monte Carlo, and the mean acceptance probability.
+
+    It moves in z, point = centre + root z, where the target is nearly a standard normal. The number of
+    leapfrog steps is drawn anew each time: a fixed path length resonates.
+    """
+    size = len(proposal.centre)
+    momenta = np.asarray(rng.standard_normal((transitions, size)))
+    lengths = 1 + np.floor(np.asarray(rng.random(transitions)) * math.ceil(math.pi / step)).astype(int)
+    bars = np.log(np.asarray(rng.random(transitions)))
+    point = start
+    value, slope = target.gradient(point)
+    states, chances = np.empty((transitions, size)), 0.0
+    for t in range(transitions):
+        z, p, new_value, new_slope = _leapfrog(
+            target, proposal.root, point, momenta[t], slope, step, int(lengths[t])
+        )
+        change = new_value - value + 0.5 * float(momenta[t] @ momenta[t] - p @ p)
+        if not math.isfinite(change):
+            change = -math.inf
+        chances += math.exp(min(0.0, change))
+        if bars[t] < change:
+            point, value, slope = z, new_value, new_slope
+        states[t] = point
+    return states, chances / transitions
+
+
+def _leapfrog(
+    target: Target, root: Array, point: Array, p: Array, slope: Array, step: float, length: int
+) -> tuple[Array, Array, float, Array]:
+    value = -math.inf
+    for _ in range(length):
+        p = p + 0.5 * step * (slope @ root)
+        point = point + step * (root @ p)
+        value, slope = target.gradient(point)
+        if not math.isfinite(value):
+            break
+        p = p + 0.5 * step * (slope @ root)
+    return point, p, value, slope
+
+
+def tuned_step(target: Target, proposal: Proposal, rng: Random) -> float:
+    """A leapfrog step with which at least two of three proposals are accepted."""
+    step: float = 1.2 * max(1, len(proposal.centre)) ** -0.25
+    while step > 1e-3:
+        _, acceptance = hamiltonian(target, proposal, rng, proposal.centre, TRANSITIONS, step)
+        if acceptance > 0.67:
+            break
+        step *= 0.6
+    return step
+
+
+def hamiltonian_draw(target: Target, proposal: Proposal, rng: Random, step: float) -> tuple[Array, float]:
+    """One point after TRANSITIONS transitions from a draw of the approximation."""
+    start = proposal.points(rng, 1)[0][0]
+    states, acceptance = hamiltonian(target, proposal, rng, start, TRANSITIONS, step)
+    return states[-1], acceptance
+
+
+def hamiltonian_chains(
+    target: Target, proposal: Proposal, rng: Random, length: int, step: float
+) -> tuple[Array, float]:
+    """Chains (CHAINS, length, D) after TRANSITIONS transitions each, and the mean acceptance probability."""
+    chains, rates = [], []
+    for _ in range(CHAINS):
+        start = proposal.points(rng, 1)[0][0]
+        states, acceptance = hamiltonian(target, proposal, rng, start, length + TRANSITIONS, step)
+        chains.append(states[TRANSITIONS:])
+        rates.append(acceptance)
+    return np.array(chains), float(np.mean(rates))
+
+
+def effective_size(chains: Array) -> Array:
+    """ESS : (d,) of chains (c, n, d): pooled autocovariances, cut by Geyer's initial monotone sequence."""
+    c, n, d = chains.shape
+    if n < 4:
+        return np.full(d, math.nan)
+    centred = chains - chains.mean(axis=1, keepdims=True)
+    spectrum = np.fft.rfft(centred, 2 * n, axis=1)
+    lagged = np.fft.irfft(spectrum * spectrum.conj(), axis=1)[:, :n].mean(axis=0) / n
+    within = lagged[0] * n / (n - 1.0)
+    between = chains.mean(axis=1).var(axis=0, ddof=1) if c > 1 else np.zeros(d)
+    total = within * (n - 1.0) / n + between
+    return np.array([_size(lagged[:, k], within[k], total[k], c * n) for k in range(d)])
+
+
+def _size(lagged: Array, within: float, total: float, count: int) -> float:
+    if total <= 0.0:
+        return float(count)  # a constant is known exactly
+    rho = 1.0 - (within - lagged) / total
+    rho[0] = 1.0
+    pairs = rho[: len(rho) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    stop = np.flatnonzero(pairs <= 0.0)
+    pairs = np.minimum.accumulate(pairs[: stop[0]] if len(stop) else pairs)
+    time = max(2.0 * float(pairs.sum()) - 1.0, 1.0 / math.log10(max(count, 10)))
+    return count / time
+
+
+def split_r_hat(chains: Array) -> Array:
+    """R-hat : (d,) of the halves of chains (c, n, d)."""
+    _, n, d = chains.shape
+    if n < 4:
+        return np.full(d, math.nan)
+    half = n // 2
+    parts = np.concatenate([chains[:, :half], chains[:, n - half :]])
+    within = parts.var(axis=1, ddof=1).mean(axis=0)
+    between = parts.mean(axis=1).var(axis=0, ddof=1)
+    ratio = np.where(within > 0.0, between / np.where(within > 0.0, within, 1.0), 0.0)
+    r_hat: Array = np.sqrt((half - 1.0) / half + ratio)
+    return r_hat

@@ -1,0 +1,206 @@
+"""The belief of models whose task effects are integrated out: two counts a cell, and theta given them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from metabandit.checking import count, indices
+from metabandit.errors import InvalidInput
+from metabandit.laws import Draw, Gaussian, Law
+from metabandit.models import coefficient_sampler as sampling
+from metabandit.models.base import Belief
+from metabandit.models.coefficient_sampler import Diagnostics
+from metabandit.models.collapsed import CollapsedModel
+from metabandit.models.collapsed_coefficients import CollapsedCoefficients
+from metabandit.models.families import Family
+from metabandit.models.features import TaskFeatures
+from metabandit.streams import Random, Stream
+
+Array = np.ndarray[Any, Any]
+
+KEPT = 1000  # draws behind coef, posterior and moments
+KEPT_KEY = 0x6B657074  # their random numbers are fixed, so that all three are functions of the data
+BLOCK = 1 << 21  # numbers (tasks x arms x draws) worked on at once
+
+
+class CollapsedBelief(Belief):
+    """What the two counts of every cell say about theta, and with theta about every task."""
+
+    family: Family
+
+    def __init__(self, model: CollapsedModel, n_arms: int, n_features: int, layout: str = "given") -> None:
+        super().__init__(n_arms, n_features, layout)
+        self.model = model
+        self.coefs = CollapsedCoefficients(model, self.family, self.features)
+        self.diagnostics: Diagnostics | None = None
+        self._kept: tuple[int, Draw] | None = None
+
+    # -- data ----------------------------------------------------------------------------------------------
+
+    @property
+    def counts(self) -> Array:
+        """(N, K, 2): successes and failures, or total reward and total exposure, of every cell."""
+        return self.coefs.table.counts[: self.n_tasks]
+
+    def _make_room(self, n_tasks: int) -> None:
+        self.coefs.table.make_room(n_tasks)
+
+    @abstractmethod
+    def _amounts(self, rewards: Array) -> Array:
+        """What rewards add to the counts : (n, 2)."""
+
+    def _observe(self, tasks: Array, arms: Array, rewards: Array) -> None:
+        self.coefs.record(tasks * self.n_arms + arms, self._amounts(rewards))
+
+    def _retract(self, tasks: Array, arms: Array, rewards: Array) -> None:
+        self.coefs.take_back(tasks * self.n_arms + arms, self._amounts(rewards))
+
+    # -- draws ---------------------------------------------------------------------------------------------
+
+    def draw(self, rng: Random) -> Draw:
+        """One theta given everything, shape (d,): 20 steps of the exact sampler, or one draw of the filter.
+
+        Unless the dispersion is known, the one that belongs to the draw is in `others["dispersion"]`.
+        """
+        return self.coefs.as_draw(self.coefs.point(rng))
+
+    def draw_coef(self, rng: Random, size: int) -> Draw:
+        """Draws of theta given everything, shape (size, d); how well it went is in `diagnostics`."""
+        draws, self.diagnostics = self._chained(rng, count("size", size))
+        return draws
+
+    def _chained(self, rng: Random, size: int) -> tuple[Draw, Diagnostics]:
+        length = -(-size // sampling.CHAINS)
+        method, chains, acceptance = self.coefs.chains(rng, length)
+        thetas = self.coefs.theta(chains)
+        sizes, r_hat = sampling.effective_size(thetas), sampling.split_r_hat(thetas)
+        draws = self.coefs.as_draw(chains.reshape(sampling.CHAINS * length, chains.shape[2])[:size])
+        return draws, Diagnostics(method, acceptance, sizes, r_hat)
+
+    def sample(self, i: int, rng: Random, size: int | None = None) -> Array:
+        """Joint draws of r_i given everything, shape (K,) or (size, K): a new theta for each."""
+        i = self.index(i)
+        if size is None:
+            return self.law(i, self.draw(rng)).sample(rng)
+        return self.law(np.full(size, i), self.draw_coef(rng, size)).sample(rng)
+
+    # -- what is believed ----------------------------------------------------------------------------------
+
+    def law(self, i: Any, draw: Array) -> Law:
+        """The law of r_i given theta and the task's own data: exact, conjugate, independent over arms."""
+        tasks = indices("i", i, self.n_tasks, "task")
+        psi = np.asarray(self._dispersion_of(draw))
+        eta = self.features.means(tasks, np.asarray(draw))
+        if np.ndim(i) == 0:
+            return self.family.law(eta[0], self.counts[tasks[0]], psi)
+        return self.family.law(eta, self.counts[tasks], psi[..., None])
+
+    def _dispersion_of(self, draw: Array) -> Any:
+        others = getattr(draw, "others", {})
+        if "dispersion" in others:
+            return others["dispersion"]
+        return self.dispersion  # looked up only here: it may have to be learned first
+
+    @property
+    def dispersion(self) -> float:
+        """psi: known, or the best one given the data (see `refit`)."""
+        if self.model.known_dispersion is None and self.coefs.exact:
+            self.coefs.current()
+        return self.coefs.dispersion
+
+    def _keep(self) -> Draw:
+        """KEPT draws that are a function of the data alone."""
+        if self._kept is None or self._kept[0] != self.version:
+            self._kept = self.version, self._chained(Stream(KEPT_KEY), KEPT)[0]
+        return self._kept[1]
+
+    @property
+    def coef(self) -> Gaussian:
+        """theta given everything: mean (d,), cov (d, d), from 1000 kept draws, or the filter's own."""
+        if not self.coefs.exact:
+            half = self.coefs.prior.root @ np.linalg.cholesky(self.coefs.cov)
+            return Gaussian(self.coefs.theta(self.coefs.mean), half @ half.T)
+        kept = np.asarray(self._keep())
+        return Gaussian(kept.mean(axis=0), np.atleast_2d(np.cov(kept.T)))
+
+    @property
+    def mode(self) -> Array:
+        """theta : (d,) where the posterior density is highest, at the present dispersion."""
+        return self.coefs.theta(self.coefs.current().xi)
+
+    def posterior(self, i: int) -> Gaussian:
+        """r_i given everything: mean (K,), cov (K, K), averaged over the kept draws of theta."""
+        mean, var = self._given_kept(np.array([self.index(i)]))
+        cov = np.atleast_2d(np.cov(mean[0], bias=True)) + np.diag(var[0].mean(axis=1))
+        return Gaussian(mean[0].mean(axis=1), cov)
+
+    def moments(self, tasks: Array) -> tuple[Array, Array]:
+        """mean (n, K) and sd (n, K) of r_i given everything, averaged over the kept draws of theta."""
+        tasks = indices("tasks", tasks, self.n_tasks, "task")
+        out = np.empty((2, len(tasks), self.n_arms))
+        block = max(1, BLOCK // (KEPT * self.n_arms))
+        for start in range(0, len(tasks), block):
+            part = slice(start, start + block)
+            mean, var = self._given_kept(tasks[part])
+            out[0, part], out[1, part] = mean.mean(axis=2), var.mean(axis=2) + mean.var(axis=2)
+        return out[0], np.sqrt(out[1])
+
+    def _given_kept(self, tasks: Array) -> tuple[Array, Array]:
+        """mean and variance (n, K, KEPT) of r_i given each kept draw."""
+        kept = self._keep()
+        eta = self.features.phis(tasks) @ np.asarray(kept).T
+        law = self.family.law(eta, self.counts[tasks][:, :, None, :], np.asarray(self._dispersion_of(kept)))
+        return law.mean, law.sd**2
+
+    @property
+    def information(self) -> float:
+        """log |posterior precision| - log |prior precision| of theta, at the mode or of the filter."""
+        return self.coefs.information
+
+    @property
+    def log_evidence(self) -> float:
+        """The log marginal likelihood at the present dispersion, by Laplace's approximation."""
+        return self.coefs.log_evidence
+
+    # -- growth --------------------------------------------------------------------------------------------
+
+    def add_arms(self, how_many: int = 1, phi: Any = None) -> None:
+        """New arms, after the ones there are; phi : (n_tasks, how_many, d) with layout "given"."""
+        places = self.features.add_arms(count("how_many", how_many), phi)
+        self.coefs.table.add_arms(how_many)
+        self.coefs.grow(places)
+        self.version += 1
+
+    def add_columns(self, how_many: int = 1) -> None:
+        """New feature columns, zero for every task so far; their coefficients have the average prior."""
+        self.coefs.grow(self.features.add_columns(count("how_many", how_many)))
+        self.version += 1
+
+    # -- saving --------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Arrays and numbers; belief.restore(state) continues bit for bit."""
+        return {
+            "n_arms": self.n_arms,
+            "n_features": self.n_features,
+            "n_tasks": self.n_tasks,
+            "rows": self.features.rows[: self.n_tasks].copy(),
+            "coefs": self.coefs.state(),
+            "version": self.version,
+            "n_observations": self.n_observations,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Become what `state` was taken from; the belief must be empty, of the same model and layout."""
+        if self.n_tasks:
+            raise InvalidInput("state", f"<for a belief with {self.n_tasks} tasks>", "a belief without tasks")
+        self.features = TaskFeatures(int(state["n_arms"]), int(state["n_features"]), self.features.layout)
+        self.features.append(
+            np.array(state["rows"], float).reshape(int(state["n_tasks"]), self.features.row_width)
+        )
+        self.coefs.restore(state["coefs"], self.features)
+        self.version, self.n_observations = int(state["version"]), int(state["n_observations"])
+        self._kept = None

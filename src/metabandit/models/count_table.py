@@ -1,0 +1,103 @@
+"""Two counts for every cell (task, arm), and a compact table of the cells that have data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metabandit.models.features import TaskFeatures, grown
+from metabandit.models.whitening import Whitening
+
+Array = np.ndarray[Any, Any]
+
+
+class CountTable:
+    """counts : (N, K, 2). Cells with data have a row in a table, in the order in which they first had any.
+
+    A row holds what the likelihood needs of the cell, so that nothing is gathered twice: z = root' phi, (q,),
+    and the offset phi' mean, so that eta = offset + z' xi.
+    """
+
+    def __init__(self, features: TaskFeatures, rank: int) -> None:
+        self.features = features
+        self.counts = np.zeros((0, features.n_arms, 2))
+        self.row_of = np.zeros((0, features.n_arms), np.int64)  # 1 + the row of a cell; 0: it has none
+        self.size = 0
+        self._cells = np.zeros(0, np.int64)
+        self._x = np.zeros((0, rank))
+        self._offsets = np.zeros(0)
+
+    def make_room(self, n_tasks: int) -> None:
+        self.counts = grown(self.counts, n_tasks)
+        self.row_of = grown(self.row_of, n_tasks)
+
+    @property
+    def cells(self) -> Array:
+        """(m,) task * K + arm of every row."""
+        return self._cells[: self.size]
+
+    @property
+    def x(self) -> Array:
+        """(m, q)"""
+        return self._x[: self.size]
+
+    @property
+    def offsets(self) -> Array:
+        """(m,)"""
+        return self._offsets[: self.size]
+
+    @property
+    def flat(self) -> Array:
+        """(N K, 2), a view of the counts."""
+        return self.counts.reshape(-1, 2)
+
+    def gathered(self) -> Array:
+        """(m, 2) the counts of the rows."""
+        return self.flat[self.cells]
+
+    def rows(self, cells: Array, prior: Whitening) -> Array:
+        """The rows of these cells : (n,); new cells get one."""
+        flat = self.row_of.reshape(-1)
+        rows = flat[cells]
+        if not rows.all():
+            _, first = np.unique(cells[rows == 0], return_index=True)
+            self._append(cells[rows == 0][np.sort(first)], prior)
+            rows = flat[cells]
+        return rows - 1
+
+    def _append(self, cells: Array, prior: Whitening) -> None:
+        phi = self.features.cells(*np.divmod(cells, self.features.n_arms))
+        first, last = self.size, self.size + len(cells)
+        self._cells, self._x, self._offsets = (grown(a, last) for a in (self._cells, self._x, self._offsets))
+        self._cells[first:last] = cells
+        self._x[first:last] = phi @ prior.root
+        self._offsets[first:last] = phi @ prior.mean
+        self.row_of.reshape(-1)[cells] = np.arange(first, last) + 1
+        self.size = last
+
+    def add(self, cells: Array, amounts: Array) -> None:
+        """counts += amounts : (n, 2) at cells : (n,), which may repeat."""
+        for side in (0, 1):
+            np.add.at(self.flat[:, side], cells, amounts[:, side])
+
+    def add_arms(self, how_many: int) -> None:
+        """More arms, after the ones there are. Call after TaskFeatures.add_arms."""
+        old = self.counts.shape[1]
+        self.counts = np.concatenate([self.counts, np.zeros((len(self.counts), how_many, 2))], axis=1)
+        self.row_of = np.concatenate([self.row_of, np.zeros((len(self.row_of), how_many), np.int64)], axis=1)
+        tasks, arms = np.divmod(self._cells, old)
+        self._cells = tasks * (old + how_many) + arms
+
+    def add_coordinates(self, how_many: int) -> None:
+        """More coordinates of xi, which no cell with data depends on."""
+        self._x = np.concatenate([self._x, np.zeros((len(self._x), how_many))], axis=1)
+
+    def state(self) -> dict[str, Any]:
+        return {"counts": self.counts[: self.features.n_tasks].copy(), "cells": self.cells.copy()}
+
+    def restore(self, state: dict[str, Any], prior: Whitening) -> None:
+        self.__init__(self.features, prior.rank)  # type: ignore[misc]
+        self.make_room(self.features.n_tasks)
+        self.counts[: self.features.n_tasks] = state["counts"]
+        self.rows(np.asarray(state["cells"], np.int64), prior)

@@ -1,0 +1,101 @@
+"""Counts as rewards: Poisson, at rates with a gamma law whose mean is exponential in the features."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from metabandit.checking import finite
+from metabandit.errors import InvalidInput
+from metabandit.models.collapsed import CollapsedModel
+from metabandit.models.collapsed_belief import CollapsedBelief
+from metabandit.models.families import GammaPoisson
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class GammaLogModel(CollapsedModel):
+    """r_ia ~ Gamma(1 / psi, rate 1 / (psi mu)), mu = exp(phi(x_i, a)' theta); rewards: Poisson(exposure r).
+
+    coef_mean : number or (d,). Prior mean of theta.
+    coef_cov : number, (d,) or (d, d), singular or not; 0 means known coefficients.
+    dispersion : psi, the squared coefficient of variation of r among tasks with the same features.
+        A number: known; 0: none (Poisson regression). None: learned by empirical Bayes. "drawn": drawn
+        together with theta.
+    sampler : "exact": draws come from the posterior itself. "filter": from the Gaussian of an online filter,
+        O(d^2) a reward, approximate.
+    refit : the dispersion is learned again when the number of rewards has changed by this share.
+
+    >>> import numpy as np, metabandit as mb
+    >>> belief = mb.GammaLogModel(coef_cov=1.0, dispersion=0.5).belief(n_arms=2, n_features=2)
+    >>> i = belief.add_task(np.eye(2))
+    >>> belief.observe(i, 0, 7, exposure=2.0)
+    >>> law = belief.law(i, np.zeros(2))
+    >>> law.shape.tolist(), law.rate.tolist()  # 1 / psi + reward, 1 / (psi mu) + exposure
+    ([9.0, 2.0], [4.0, 2.0])
+    """
+
+    reward = "count"
+
+    def belief(self, n_arms: int, n_features: int, layout: str = "given") -> GammaLogBelief:
+        """An empty belief. layout "given": tasks come with Phi (K, d); "by_arm": with x (p,), d = K p."""
+        return GammaLogBelief(self, n_arms, n_features, layout)
+
+
+class GammaLogBelief(CollapsedBelief):
+    """Total reward and total exposure of every cell, and the posterior of theta given them.
+
+    >>> import numpy as np, metabandit as mb
+    >>> belief = mb.GammaLogModel(dispersion=0.1).belief(n_arms=1, n_features=1)
+    >>> i = belief.add_task(np.ones((1, 1)))
+    >>> belief.observe(i, 0, -1)
+    Traceback (most recent call last):
+    ...
+    metabandit.errors.InvalidInput: reward: got -1.0; accepted: whole numbers >= 0
+    """
+
+    reward = "count"
+    family = GammaPoisson()
+
+    def observe(self, i: Any, arm: Any, reward: Any, exposure: Any = 1.0) -> None:
+        """Counts of arms of tasks, and over how much exposure (time, views) they were counted: > 0.
+
+        Scalars, or arrays of equal length; many at once = one at a time = any order.
+        """
+        tasks, arms, rewards = self._data(i, arm, reward)
+        amounts = self._with_exposure(rewards, exposure)
+        if len(tasks):
+            self.coefs.record(tasks * self.n_arms + arms, amounts)
+            self.n_observations += len(tasks)
+            self.version += 1
+
+    def retract(self, i: Any, arm: Any, reward: Any, exposure: Any = 1.0) -> None:
+        """Take back counts that were observed, with their exposures."""
+        tasks, arms, rewards = self._data(i, arm, reward)
+        amounts = self._with_exposure(rewards, exposure)
+        if len(tasks):
+            self.coefs.take_back(tasks * self.n_arms + arms, amounts)
+            self.n_observations -= len(tasks)
+            self.version += 1
+
+    def _check_rewards(self, rewards: Array) -> Array:
+        bad = rewards[(rewards < 0.0) | (rewards != np.floor(rewards))]
+        if len(bad):
+            raise InvalidInput("reward", float(bad[0]), "whole numbers >= 0")
+        return rewards
+
+    def _with_exposure(self, rewards: Array, exposure: Any) -> Array:
+        exposures = np.atleast_1d(finite("exposure", exposure))
+        if exposures.shape not in ((1,), rewards.shape):
+            raise InvalidInput(
+                "exposure", f"<{exposures.size} exposures of {len(rewards)} rewards>", "one, or one a reward"
+            )
+        if (exposures <= 0.0).any():
+            raise InvalidInput("exposure", float(exposures.min()), "numbers > 0")
+        return np.stack([rewards, np.broadcast_to(exposures, rewards.shape)], axis=1)
+
+    def _amounts(self, rewards: Array) -> Array:
+        return self._with_exposure(rewards, 1.0)

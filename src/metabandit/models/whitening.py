@@ -1,0 +1,63 @@
+"""Coordinates in which every prior of theta looks alike, a singular or zero covariance included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from metabandit.errors import InvalidInput
+
+Array = np.ndarray[Any, Any]
+
+
+class Whitening:
+    """theta = mean + root xi, xi ~ N(0, I) a priori: mean (d,), root (d, q), q = 0 for known coefficients."""
+
+    def __init__(self, mean: Array, root: Array) -> None:
+        self.mean, self.root = mean, root
+
+    @classmethod
+    def of(cls, coef_mean: Any, coef_cov: Any, n_features: int) -> Whitening:
+        """From numbers, vectors (d,) or a matrix (d, d), already checked but for their length."""
+        mean, cov = np.asarray(coef_mean, float), np.asarray(coef_cov, float)
+        for name, array in (("coef_mean", mean), ("coef_cov", cov)):
+            if array.ndim and len(array) != n_features:
+                raise InvalidInput(
+                    name, f"<array of shape {array.shape}>", f"a number or n_features = {n_features} rows"
+                )
+        if cov.ndim < 2:
+            root = np.diag(np.sqrt(np.broadcast_to(cov, n_features)))
+            root = root[:, root.any(axis=0)]
+        else:
+            values, vectors = np.linalg.eigh(cov)
+            used = values > 1e-13 * max(values.max(initial=0.0), 1e-300)
+            root = vectors[:, used] * np.sqrt(values[used])
+        return cls(np.broadcast_to(mean, n_features).copy(), np.ascontiguousarray(root))
+
+    @property
+    def rank(self) -> int:
+        """q"""
+        return int(self.root.shape[1])
+
+    def theta(self, xi: Array) -> Array:
+        """theta (..., d) of coordinates xi (..., q)."""
+        theta: Array = self.mean + xi @ self.root.T
+        return theta
+
+    def insert(self, places: Array) -> int:
+        """New coefficients at these places of the longer theta, independent of the rest. Returns how q grew.
+
+        Each has the average mean and the average variance of the coefficients there are.
+        """
+        d, q = self.root.shape
+        old = np.setdiff1d(np.arange(d + len(places)), places)
+        variance = float(np.einsum("dq,dq->", self.root, self.root)) / d
+        fresh = len(places) if variance > 0.0 else 0
+        mean, root = np.full(d + len(places), self.mean.mean()), np.zeros((d + len(places), q + fresh))
+        mean[old] = self.mean
+        root[old, :q] = self.root
+        if fresh:
+            root[places, q + np.arange(fresh)] = np.sqrt(variance)
+        self.mean, self.root = mean, root
+        return fresh
