@@ -444,3 +444,22 @@ def test_what_a_transformer_refuses(record: Any) -> None:
 def test_transformers_that_are_not_fitted(given: Any) -> None:
     with pytest.raises(InvalidInput):
         features.Transformed(given)
+
+
+def test_the_empty_text_is_a_level_and_not_a_missing_value() -> None:
+    made = features.Columns({"country": "category"})
+    made.rows([{"country": ""}, {"country": "NO"}])
+    assert made.rows([{"country": NAN}]).tolist() == [[1, 0, 0]]
+    assert made.rows([{"country": ""}]).tolist() == [[1, 1, 0]]
+
+
+def test_the_way_of_one_record_refuses_what_the_way_of_many_refuses() -> None:
+    made = features.Formula("size + age:size", sample=[{"size": "L", "age": 3}, {"size": "M", "age": 4}])
+    for value in (3, 2.5, [1], np.zeros(2)):
+        for records in ([{"size": value}], [{"size": "L"}, {"size": value}]):
+            with pytest.raises(InvalidInput):
+                made.rows(records)
+    for age in ("x", [1], np.zeros(2), 1j):
+        for records in ([{"age": age}], [{"size": "L"}, {"age": age}]):
+            with pytest.raises(InvalidInput):
+                made.rows(records)

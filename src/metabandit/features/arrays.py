@@ -55,7 +55,7 @@ class Arrays(Features):
         if x.shape != self._means.totals.shape or x.dtype.char != "d" or not np.vdot(x, x) <= LIMIT * LIMIT:
             return None
         self._means.totals += x
-        self._means.counts += 1.0
+        self._means.complete += 1.0
         row = np.empty((1, len(self.columns)))
         row[0, 0] = 1.0
         row[0, self.intercept :] = x

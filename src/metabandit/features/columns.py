@@ -10,10 +10,11 @@ import numpy as np
 from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.features.base import INTERCEPT, Features
-from metabandit.features.design import Design, Term
+from metabandit.features.design import Design
 from metabandit.features.reading import Array, distinct, label
 from metabandit.features.source import MAX_LEVELS, Source
 from metabandit.features.tables import Table
+from metabandit.features.term import Term
 
 KIND = '"number", "category" or a list of levels'
 

@@ -169,13 +169,21 @@ class Computed:
         out = np.full((n, len(self.suffixes)), np.nan)
         if complete.any():
             columns = self._columns({s: numbers[s][complete] for s in self.sources}, int(complete.sum()))
-            values = np.column_stack(list(columns.values()))
-            if not (np.abs(values) <= LIMIT).all():
-                bad = float(values[~(np.abs(values) <= LIMIT)].flat[0])
-                accepted = "values for which it is a number between -1e100 and 1e100"
-                raise InvalidInput("metadata", f"<values for which {self.text} is {bad}>", accepted)
-            out[complete] = values
+            out[complete] = self._checked(np.column_stack(list(columns.values())))
         return self.means.fill(out)
+
+    def evaluate_one(self, numbers: dict[int, Array]) -> Array:
+        """(m,) of one record that has every number : (1,). Learns nothing."""
+        columns = self._columns(numbers, 1).values()
+        return self._checked(np.array([column[0] for column in columns]))
+
+    def _checked(self, values: Array) -> Array:
+        small = np.abs(values) <= LIMIT
+        if not small.all():
+            accepted = "values for which it is a number between -1e100 and 1e100"
+            given = f"<values for which {self.text} is {float(values[~small].flat[0])}>"
+            raise InvalidInput("metadata", given, accepted)
+        return values
 
     def _complete(self, numbers: dict[int, Array], n: int) -> Array:
         complete = np.ones(n, bool)

@@ -5,30 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from metabandit.errors import InvalidInput
 from metabandit.features.computed import Computed
+from metabandit.features.quick import Place, any_row, plain_row
 from metabandit.features.reading import LIMIT, Array
 from metabandit.features.source import Source
 from metabandit.features.tables import Keys, Table
-
-
-@dataclass(eq=False)
-class Term:
-    """A product of factors; a factor is the index of a source, or is computed."""
-
-    name: str
-    factors: list[int | Computed]
-    places: dict[tuple[int, ...], int] = field(default_factory=dict)
-    """first column of each combination of level codes; () if the term has no category"""
-
-    @property
-    def lookups(self) -> list[int]:
-        return [factor for factor in self.factors if isinstance(factor, int)]
+from metabandit.features.term import Term
 
 
 class Design:
@@ -79,7 +67,7 @@ class Design:
     def _find_places(self) -> None:
         """For a plain design, where each source stands in a row: what a single record needs."""
         self._blank = [0.0] * len(self.columns)
-        self._where: list[tuple[Source, str, int, dict[str, int]]] = []
+        self._where: list[Place] = []
         for term in self.terms:
             if not term.factors:
                 self._blank[term.places[()]] = 1.0
@@ -95,34 +83,10 @@ class Design:
     # -- one record ------------------------------------------------------------------------------------------
 
     def quick_row(self, record: Mapping[str, Any], keys: Keys) -> list[float] | None:
-        """The row of an ordinary record of a plain design; None (and no change) if anything is new in it."""
-        if not self._plain:
-            return None
-        row, seen, found = self._blank.copy(), [], 0
-        for source, name, place, labels in self._where:
-            value = record.get(name)
-            if value is None:
-                found += name in record
-                if place >= 0:
-                    row[place] = source.mean
-                continue
-            found += 1
-            if place < 0:
-                level = labels.get(value) if type(value) is str else None
-                if level is None:
-                    return None
-                row[level] = 1.0
-            elif isinstance(value, (float, int)) and -LIMIT <= value <= LIMIT:
-                row[place] = value
-                seen.append((source, value))
-            else:
-                return None
-        if found < len(self._where) and len(record) > found:
-            keys.check(record)
-        for source, value in seen:
-            source.total += value
-            source.count += 1.0
-        return row
+        """The row of an ordinary record; None (and no change) if anything is new or wrong in it."""
+        if self._plain:
+            return plain_row(self._blank, self._where, record, keys)
+        return any_row(self._blank, self.sources, self.terms, self.computed, record, keys)
 
     # -- many ------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,10 @@ from metabandit.errors import InvalidInput, MissingExtra
 from metabandit.features.base import INTERCEPT
 from metabandit.features.columns import Designed, levels_of
 from metabandit.features.computed import Computed
-from metabandit.features.design import Design, Term
+from metabandit.features.design import Design
 from metabandit.features.source import MAX_LEVELS, Source
 from metabandit.features.tables import Keys, Table, frame_table, record_table
+from metabandit.features.term import Term
 
 
 class Formula(Designed):
@@ -22,8 +23,8 @@ class Formula(Designed):
     Without a sample everything is found as it comes: a column is a category if its first value is text or
     a bool, or if it stands in C(...); each level (each combination of levels, in an interaction) is a new
     column at the end. There is no reference level: the prior identifies them all. With sample=, a data frame,
-    the levels are those of the sample, functions such as center(), bs() and poly() learn from it, and an unseen
-    level counts as the average.
+    the levels are those of the sample, functions such as center(), bs() and poly() learn from it, and an
+    unseen level counts as the average.
 
     >>> from metabandit import features
     >>> made = features.Formula("age + C(country) + np.log(visits)")

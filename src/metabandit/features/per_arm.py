@@ -130,7 +130,7 @@ class PerArm(Features):
         sums, means = self._sums, self._means
         sums[0], sums[1:] = means.totals, z
         means.totals = np.add.reduce(sums)  # down the rows in order, as Means sums
-        means.counts += len(z)
+        means.complete += len(z)
         phi = self._template.copy()
         phi[:, self._first : self._first + z.shape[1]] = z
         return phi[None]

@@ -93,25 +93,38 @@ class Means:
     def __init__(self, p: int) -> None:
         self.totals = np.zeros(p)
         self.counts = np.zeros(p)
+        self.complete = (
+            0.0  # rows without anything missing that are not in counts yet: one number is quick to raise
+        )
 
     @property
     def now(self) -> Array:
         """The means : (p,)."""
+        self._count()
         means: Array = self.totals / np.maximum(self.counts, 1.0)
         return means
 
     def fill(self, matrix: Array) -> Array:
         """Matrix : (n, p) with its NaN replaced, itself when nothing is missing; learns from the rest."""
+        self._count()
         matrix, self.totals, self.counts = filled(matrix, self.totals, self.counts)
         return matrix
 
+    def _count(self) -> None:
+        if self.complete:
+            self.counts = self.counts + self.complete
+            self.complete = 0.0
+
     def mark(self) -> tuple[Array, Array]:
+        self._count()
         return self.totals.copy(), self.counts.copy()
 
     def rollback(self, mark: tuple[Array, Array]) -> None:
         self.totals, self.counts = mark
+        self.complete = 0.0
 
     def spec(self) -> dict[str, list[float]]:
+        self._count()
         return {"totals": self.totals.tolist(), "counts": self.counts.tolist()}
 
     def restore(self, spec: dict[str, Any]) -> None:
