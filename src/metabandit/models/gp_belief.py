@@ -23,10 +23,7 @@ from metabandit.streams import Random, normals
 
 Array = np.ndarray[Any, Any]
 
-FIRST_FIT, FIT_GROWTH = (
-    8,
-    2,
-)  # learned after 8 rewards, then whenever they doubled: O(M^3) stays a fixed share
+FIRST_FIT, FIT_GROWTH = 8, 2  # learned after 8 rewards, then whenever they doubled: O(M^3) in all
 
 
 class GaussianProcessBelief(Belief):
@@ -126,10 +123,9 @@ class GaussianProcessBelief(Belief):
         given = replace(self.process.prior, kernel=self.model.over_metadata)
         objective = Objective(self.learned, given, self.process.parts, spread)
         half = math.log(0.5 * spread)
-        start = (
-            self.learned.pack(given.kernel.parameters, half, half) if self._fitted is None else self._fitted
-        )
-        self._fitted, trace = maximise(objective, start)
+        guess = self.learned.pack(given.kernel.parameters, half, half)
+        start = guess if self._fitted is None else self._fitted
+        self._fitted, trace = maximise(objective, start, objective.bounds)
         self.process = Process(objective.prior_at(self._fitted), self.features, self.data)
         self.generation += 1
         self.version += 1
@@ -154,7 +150,7 @@ class GaussianProcessBelief(Belief):
 
     @property
     def cells(self) -> Array:
-        """(M, 2) task and arm of the cells whose F is `coef`: those with rewards or included."""
+        """(M, 2) task and arm of the cells whose F is `coef`: those with rewards or included, each once."""
         return self._settled.cells
 
     @property
@@ -244,6 +240,7 @@ class GaussianProcessBelief(Belief):
                 "add_columns", "<a kernel with a length-scale a column>", "one length-scale for all"
             )
         self.features.add_columns(how_many)
+        self.process.add_columns()
         self.version += 1
 
     # -- saving ------------------------------------------------------------------------------------------

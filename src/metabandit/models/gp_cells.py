@@ -75,11 +75,11 @@ class CellStatistics:
         self.means[i, a], self.counts[i, a] = means, left
 
     def spread(self) -> float:
-        """The variance of all rewards around their arms' means; 1.0 when there is none."""
-        n = self.counts.sum(axis=0)
-        centre = (self.counts * self.means).sum(axis=0) / np.maximum(n, 1.0)
-        total = float((self.within + (self.counts * (self.means - centre) ** 2).sum(axis=0)).sum())
-        return total / float(n.sum()) if total > 0.0 else 1.0
+        """The variance of all rewards; where they are all equal, their square, or 1.0 where they are zero."""
+        n = float(self.counts.sum())
+        mean = float((self.counts * self.means).sum()) / max(n, 1.0)
+        variance = float(self.within.sum() + (self.counts * (self.means - mean) ** 2).sum()) / max(n, 1.0)
+        return variance if variance > 1e-20 * mean**2 else mean**2 or 1.0
 
     def add_arms(self, how_many: int) -> None:
         wide = ((0, 0), (0, how_many))

@@ -12,13 +12,9 @@ from metabandit.models.gp_part import Part, Prior
 
 Array = np.ndarray[Any, Any]
 
-KERNEL_SD = (
-    2.0  # of a kernel parameter's logarithm a priori: 95 % within a factor of 50 of what the model says
-)
+KERNEL_SD = 2.0  # of a kernel parameter's logarithm a priori: 95 % within a factor of 50 of the model's
 SLOWEST_RATE = 0.1  # of the Gamma(2, rate) prior of a standard deviation, in units of the rewards' own
-WIDEST = (
-    12.0  # how far a logarithm may go from where it started: beyond, nothing is distinguishable from a limit
-)
+WIDEST = 12.0  # how far a logarithm may go from its scale: what lies beyond is a limit in all but name
 
 
 class Observed(NamedTuple):
@@ -73,7 +69,10 @@ def evidence(prior: Prior, data: Observed) -> tuple[float, Slopes]:
     half = np.sqrt(data.counts / noise)
     inner = (prior.kernel.matrix(data.X, data.X) * shared + effects) * np.outer(half, half)
     inner[np.diag_indices_from(inner)] += 1.0
-    lower = np.linalg.cholesky(inner)
+    try:
+        lower = np.linalg.cholesky(inner)
+    except np.linalg.LinAlgError:  # noise too small against the rest for the 1s on the diagonal to be seen
+        return -math.inf, Slopes(np.zeros(len(prior.kernel.parameters)), 0.0, 0.0)
     inverse = cho_solve((lower, True), np.eye(len(half)), check_finite=False)
     white = half * data.gaps
     solved = inverse @ white
@@ -157,6 +156,12 @@ class Objective:
             slope = slope + self.learned.pack(*part_slopes)
         return value, slope
 
+    @property
+    def bounds(self) -> list[tuple[float, float]]:
+        """The least and the largest value of every number in a vector."""
+        size = math.log(self.weak.spread)
+        return [(x - WIDEST, x + WIDEST) for x in self.learned.pack(self.weak.kernel, size, size)]
+
     def prior_at(self, vector: Array) -> Prior:
         """The prior of all arms with these values of the learned hyper-parameters."""
         logs, task, noise = self.learned.unpack(vector, self.weak.kernel)
@@ -169,16 +174,16 @@ class Objective:
         )
 
 
-def maximise(objective: Any, start: Array) -> tuple[Array, list[float]]:
-    """The best vector L-BFGS finds, never worse than `start`, and the objective at start and end."""
+def maximise(objective: Any, start: Array, bounds: list[tuple[float, float]]) -> tuple[Array, list[float]]:
+    """The best vector within bounds L-BFGS finds, never worse than `start`, and the objective at both."""
     from scipy.optimize import minimize
 
     def negative(vector: Array) -> tuple[float, Array]:
         value, slope = objective(vector)
         return -value, -slope
 
+    start = np.clip(start, *np.transpose(bounds))
     first = float(objective(start)[0])
-    bounds = [(x - WIDEST, x + WIDEST) for x in start]
     found = minimize(negative, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 100})
     if not np.isfinite(found.fun) or -found.fun < first:
         return start, [first, first]

@@ -16,8 +16,8 @@ from metabandit.kernels import Lazy
 _kernel: Any = Lazy("linear")
 Array = np.ndarray[Any, Any]
 
-TOLERANCE = (
-    1e-12  # a cell whose variance beyond the basis is below this share adds no coordinate: it is rounding
+NUGGET = (
+    1e-13  # share of its own variance added to that of a cell: the rounding of a Cholesky factor, no more
 )
 BLOCK = 64  # cells added at once: large enough for matrix products, small enough for the loop within a block
 
@@ -25,20 +25,20 @@ BLOCK = 64  # cells added at once: large enough for matrix products, small enoug
 class CellBasis:
     """A Cholesky factor of the prior covariance of F over cells (task, arm), grown a cell at a time.
 
-    A new coordinate is only made for a cell that the cells before it do not determine, so there are as many
-    coordinates as the covariance matrix has rank: repeated or nearly repeated metadata cost nothing, and no
-    "jitter" is added to the model. Coordinates never change once made, so the first m of them alone are the
-    law of F at the first m pivots, which is what keeps an older draw meaningful.
+    Every distinct cell makes a coordinate, unless F is 0 there. Cells are the same when they have the same
+    key: the same arm and the same metadata. Coordinates never change once made, so the first m of them alone
+    are the law of F at the first m distinct cells, which is what keeps an older draw meaningful.
 
-    gram : cells (m, 2), cells (n, 2) -> (m, n), the prior covariance of F.
+    gram : cells (m, 2), cells (n, 2) -> (m, n), the prior covariance of F; key : cell (2,) -> bytes.
     """
 
-    def __init__(self, gram: Callable[[Array, Array], Array]) -> None:
-        self.gram = gram
-        self.cells = np.zeros((0, 2), np.int64)
+    def __init__(self, gram: Callable[[Array, Array], Array], key: Callable[[Array], bytes]) -> None:
+        self.gram, self.key = gram, key
+        self.cells = np.zeros((0, 2), np.int64)  # (M, 2) the first of every distinct cell
         self.ranks = np.zeros(0, np.int64)  # (M,) coordinates that F at a cell depends on: the first ranks[c]
         self.pivots = np.zeros(0, np.int64)  # (r,) the cells that made a coordinate
         self._rows = np.zeros((0, 0))
+        self._places: dict[bytes, int] = {}
         self._triangle: Array | None = None
 
     @property
@@ -60,67 +60,75 @@ class CellBasis:
             return np.zeros((len(cells), 0))
         if self._triangle is None:
             self._triangle = np.ascontiguousarray(self.rows[self.pivots])
-        triangle = self._triangle[:size, :size]
         cross = self.gram(self.cells[self.pivots[:size]], cells)
-        solved: Array = solve_triangular(triangle, cross, lower=True, check_finite=False)
+        solved: Array = solve_triangular(self._triangle[:size, :size], cross, lower=True, check_finite=False)
         return solved.T
 
-    def include(self, cells: Array) -> int:
-        """Add new cells (m, 2); returns how many coordinates that made."""
-        before = self.size
-        for start in range(0, len(cells), BLOCK):
-            self._include_block(cells[start : start + BLOCK])
-        return self.size - before
+    def include(self, cells: Array) -> Array:
+        """The row numbers (m,) of cells (m, 2), made where there is none yet."""
+        at, new = np.empty(len(cells), np.int64), []
+        for j, cell in enumerate(cells):
+            at[j] = self._places.setdefault(self.key(cell), len(self.cells) + len(new))
+            if at[j] == len(self.cells) + len(new):
+                new.append(cell)
+        for start in range(0, len(new), BLOCK):
+            self._include_block(np.array(new[start : start + BLOCK]))
+        return at
 
     def _include_block(self, cells: Array) -> None:
         known = self.project(cells)
         prior = self.gram(cells, cells)
-        columns, pivots, depths = skipping_cholesky(prior - known @ known.T, TOLERANCE * np.diagonal(prior))
-        m, r, q = len(self.cells), self.size, columns.shape[1]
+        columns, pivots, depths = growing_cholesky(prior - known @ known.T, NUGGET * np.diagonal(prior))
+        m, r, q = len(self.cells), self.size, len(pivots)
         self._make_room(m + len(cells), r + q)
         self._rows[m : m + len(cells), :r] = known
         self._rows[m : m + len(cells), r : r + q] = columns
         self.cells = np.concatenate([self.cells, cells])
         self.ranks = np.concatenate([self.ranks, r + depths])
         self.pivots = np.concatenate([self.pivots, m + pivots])
-        if q:
-            self._triangle = None
+        self._triangle = None
 
     def _make_room(self, m: int, r: int) -> None:
         old = self._rows.shape
         if m <= old[0] and r <= old[1]:
             return
-        room = [
+        more = [
             had if need <= had else max(need, had + (had >> 1), 8)
             for need, had in zip((m, r), old, strict=True)
         ]
-        wide = np.zeros(room)
+        wide = np.zeros(more)
         wide[: old[0], : old[1]] = self._rows
         self._rows = wide
+
+    def find_again(self) -> None:
+        """Keys anew, after metadata were given more columns."""
+        self._places = {self.key(cell): j for j, cell in enumerate(self.cells)}
 
     def state(self) -> dict[str, Array]:
         return {"cells": self.cells, "ranks": self.ranks, "pivots": self.pivots, "rows": self.rows.copy()}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.cells, self.ranks, self.pivots = (
-            np.array(state[k], np.int64) for k in ("cells", "ranks", "pivots")
-        )
-        self.cells = self.cells.reshape(-1, 2)
+        self.cells = np.array(state["cells"], np.int64).reshape(-1, 2)
+        self.ranks, self.pivots = (np.array(state[name], np.int64) for name in ("ranks", "pivots"))
         self._rows = np.array(state["rows"], float).reshape(len(self.cells), self.size)
         self._triangle = None
+        self.find_again()
 
 
-def skipping_cholesky(left: Array, least: Array) -> tuple[Array, Array, Array]:
-    """columns : (m, q) with columns columns' = left, but for rows whose variance left is <= least : (m,).
+def growing_cholesky(left: Array, nugget: Array) -> tuple[Array, Array, Array]:
+    """columns : (m, q) with columns columns' = left + diag(nugget); no column for a row whose variance is 0.
 
     Also the rows that made a column, (q,), and how many columns each row depends on, (m,).
     """
     left = left.copy()
-    columns, pivots, depths = [], [], np.zeros(len(left), np.int64)
+    columns: list[Array] = []
+    pivots, depths = [], np.zeros(len(left), np.int64)
     for j in range(len(left)):
-        if left[j, j] > least[j]:
-            column = left[:, j] / np.sqrt(left[j, j])
+        variance = max(left[j, j], 0.0) + nugget[j]
+        if variance > 0.0:
+            column = left[:, j] / np.sqrt(variance)
             column[:j] = 0.0
+            column[j] = np.sqrt(variance)
             left -= np.outer(column, column)
             columns.append(column)
             pivots.append(j)

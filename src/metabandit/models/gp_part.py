@@ -73,10 +73,16 @@ class Conditional:
 
     def __init__(self, sigma: Array, weights: Array, means: Array) -> None:
         k = sigma.shape[-1]
-        # (I + Sigma W)^-1 and not I - V W: with little noise the difference would be all rounding.
-        self.B = np.linalg.inv(np.eye(k) + sigma * weights[:, None, :])
-        V = self.B @ sigma
-        self.V = 0.5 * (V + np.swapaxes(V, 1, 2))
+        if k == 1:
+            self.B = 1.0 / (1.0 + sigma * weights[:, :, None])
+            self.V = self.B * sigma
+        else:
+            # V = R (I + R'W R)^-1 R', Sigma = R R': a covariance for any Sigma and W, singular or huge.
+            root = semidefinite_roots(sigma)
+            inner = np.eye(k) + np.swapaxes(root, 1, 2) @ (weights[:, :, None] * root)
+            half = np.linalg.solve(np.linalg.cholesky(inner), np.swapaxes(root, 1, 2))
+            self.V = np.swapaxes(half, 1, 2) @ half
+            self.B = np.eye(k) - self.V * weights[:, None, :]
         self.own = np.einsum("nkl,nl->nk", self.V, weights * means)
 
     def mean(self, f: Array) -> Array:
@@ -91,7 +97,7 @@ class Part:
     def __init__(self, prior: Prior, arms: Array, features: TaskFeatures, data: CellStatistics) -> None:
         """prior : of these arms only."""
         self.prior, self.arms, self.features, self.data = prior, arms, features, data
-        self.basis = CellBasis(self.gram)
+        self.basis = CellBasis(self.gram, self.key)
         self.precision = GrowingPrecision()
         self.positions = np.zeros(0, np.int64)  # where this part's coordinates stand in a draw
         self.where = np.full(
@@ -106,6 +112,11 @@ class Part:
         matrix: Array = over_metadata * self.prior.arm_cov[np.ix_(cells[:, 1], others[:, 1])]
         return matrix
 
+    def key(self, cell: Array) -> bytes:
+        """What makes a cell the same as another: its arm and its metadata."""
+        x: Array = self.features.rows[cell[0]] + 0.0  # -0.0 is 0.0
+        return x.tobytes() + cell[1].tobytes()
+
     def make_room(self, n_tasks: int) -> None:
         old = len(self.where)
         self.where = grown(self.where, n_tasks)
@@ -119,15 +130,15 @@ class Part:
 
     # -- data ----------------------------------------------------------------------------------------------
 
-    def include(self, cells: Array, total: int) -> int:
-        """Give cells (m, 2) basis rows; all parts have `total` coordinates. Returns how many were made."""
+    def include(self, cells: Array, total: int) -> None:
+        """Give cells (m, 2) basis rows, where all parts together have `total` coordinates."""
         cells = cells[self.where[cells[:, 0], cells[:, 1]] < 0]
-        self.where[cells[:, 0], cells[:, 1]] = np.arange(len(cells)) + len(self.basis.cells)
-        made = self.basis.include(cells)
+        before = self.basis.size
+        self.where[cells[:, 0], cells[:, 1]] = self.basis.include(cells)
+        made = self.basis.size - before
         self.positions = np.concatenate([self.positions, np.arange(total, total + made)])
         if not self.stale:
             self.precision.grow(made)
-        return made
 
     def add(self, task: int, arm: int, new: Summary) -> None:
         """Rewards of one cell with a basis row, before they are in the statistics: one rotation, O(r^2)."""
@@ -233,14 +244,19 @@ class Part:
     # -- saving --------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        return {"positions": self.positions.copy(), **self.basis.state(), **self.precision.state()}
+        at = self.where[: self.features.n_tasks].copy()
+        return {
+            "where": at,
+            "positions": self.positions.copy(),
+            **self.basis.state(),
+            **self.precision.state(),
+        }
 
-    def restore(self, state: dict[str, Any], n_tasks: int) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         self.basis.restore(state)
         self.precision.restore(state)
         self.positions = np.array(state["positions"], np.int64)
-        self.where = np.full((n_tasks, len(self.arms)), -1, np.int64)
-        self.where[self.basis.cells[:, 0], self.basis.cells[:, 1]] = np.arange(len(self.basis.cells))
+        self.where = np.array(state["where"], np.int64).reshape(-1, len(self.arms))
         self.stale = False
 
 

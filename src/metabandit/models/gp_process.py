@@ -41,6 +41,11 @@ class Process:
         for arms in new:
             self._start(arms)
 
+    def add_columns(self) -> None:
+        """The metadata have more columns, all zero."""
+        for part in self.parts:
+            part.basis.find_again()
+
     @property
     def size(self) -> int:
         """The number of coordinates."""
@@ -98,7 +103,7 @@ class Process:
 
     @property
     def cells(self) -> Array:
-        """(M, 2) task and arm of the cells that have coordinates, part by part."""
+        """(M, 2) task and arm of the distinct cells that have coordinates, part by part."""
         pairs = [(part.basis.cells[:, 0], part.arms[part.basis.cells[:, 1]]) for part in self.parts]
         return np.concatenate([np.stack(pair, axis=1) for pair in pairs])
 
@@ -169,4 +174,4 @@ class Process:
         for j, part in enumerate(self.parts):
             prefix = f"part{j}_"
             own = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
-            part.restore(own, self.features.n_tasks)
+            part.restore(own)
