@@ -1,0 +1,172 @@
+"""save and load: one safe file, written atomically, that continues bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import metabandit as mb
+from metabandit.bandit import saving
+
+ARMS = ["a", "b", "c"]
+FULL = np.array([[1.0, 0.4, 0.1], [0.4, 1.0, 0.2], [0.1, 0.2, 0.8]])
+
+MODELS = {
+    "known": mb.LinearMixedModel(0.1, 1.0, 0.5, 1.0),
+    "learned": mb.LinearMixedModel(),
+    "full": mb.LinearMixedModel(0.0, 1.0, FULL, 1.0),
+    "learned full": mb.LinearMixedModel(task_cov="full"),
+    "unknown noise": mb.LinearMixedModel(0.0, 1.0, 0.5, mb.InverseGamma(3.0, 2.0)),
+    "compound": mb.LinearMixedModel(0.0, 1.0, mb.CompoundSymmetric(1.0, 0.3), 1.0),
+    "particles": mb.LinearMixedModel(learning="full"),
+    "beta": mb.BetaLogisticModel(0.0, 1.0, 0.1),
+    "beta learned": mb.BetaLogisticModel(),
+    "gamma": mb.GammaLogModel(0.0, 1.0, 0.3),
+    "process": mb.GaussianProcessModel(mb.SquaredExponential(1.0), 0.5, 1.0),
+}
+BINARY = {"beta", "beta learned", "gamma"}
+
+
+def play(bandit: mb.MultiTaskBandit, start: int, stop: int, binary: bool) -> list[object]:
+    """Decisions and rewards number start ... stop - 1 of one fixed story, with new tasks on the way."""
+    out: list[object] = []
+    for j in range(start, stop):
+        rng = np.random.default_rng(j)
+        d = bandit.decide(f"t{int(rng.integers(8))}", {"x": float(j % 5)} if j % 3 else None)
+        bandit.learn(d, float(rng.random() < 0.6) if binary else float(rng.standard_normal()))
+        out.append(d)
+    return out
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("refresh", [None, "task", ("every", 4)])
+def test_a_loaded_bandit_continues_bit_for_bit(name: str, refresh: object, tmp_path: Path) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, metadata=["x"], model=MODELS[name], refresh=refresh, seed=11)
+    steps = 20 if name in ("particles", "beta learned", "process", "learned full") else 40
+    play(bandit, 0, steps, name in BINARY)
+    bandit.save(tmp_path / "bandit.mb")
+    loaded = mb.load(tmp_path / "bandit.mb")
+    assert play(bandit, steps, steps + 12, name in BINARY) == play(loaded, steps, steps + 12, name in BINARY)
+    bandit.save(tmp_path / "one.mb")
+    loaded.save(tmp_path / "two.mb")
+    assert (tmp_path / "one.mb").read_bytes() == (tmp_path / "two.mb").read_bytes()
+
+
+def test_everything_else_comes_back_too(tmp_path: Path) -> None:
+    policy = mb.Floored(mb.Thompson(scale=0.5), 0.05)
+    bandit = mb.MultiTaskBandit(ARMS, metadata={"country": "category"}, policy=policy, refresh=("information", 0.2), seed=5)
+    bandit.decide("u", {"country": "NO"}, id="mine")
+    bandit.decide(17, {"country": "SE"})
+    bandit.learn("mine", 2.0)
+    bandit.add_arm("d")
+    bandit.retire_arm("a")
+    bandit.save(tmp_path / "b.mb")
+    loaded = mb.load(tmp_path / "b.mb")
+    assert loaded.tasks == ["u", 17]
+    assert loaded.active_arms == ["b", "c", "d"]
+    assert loaded.policy.spec() == policy.spec()
+    assert loaded.refresh == bandit.refresh
+    assert loaded.features.columns == bandit.features.columns
+    assert loaded.decide("u", id="mine") == bandit.decide("u", id="mine")
+    with pytest.raises(mb.ConflictingReward):
+        loaded.learn("mine", 3.0)
+    version = loaded.belief.version
+    loaded.decide("u", {"country": "NO"})
+    assert loaded.belief.version == version  # it still knows that this is no change
+
+
+def test_a_decision_can_be_replayed_from_the_file(tmp_path: Path) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, metadata=["x"], seed=3)
+    play(bandit, 0, 30, False)
+    bandit.save(tmp_path / "b.mb")
+    first = bandit.decide("t1", id="request")
+    play(bandit, 30, 60, False)
+    again = mb.load(tmp_path / "b.mb").decide("t1", id="request")
+    assert again == first  # arm, probability, version: to the last bit
+
+
+def test_a_transformer_has_to_be_given_again(tmp_path: Path) -> None:
+    from sklearn.preprocessing import StandardScaler
+
+    scaler = StandardScaler().fit(np.arange(10.0).reshape(5, 2))
+    bandit = mb.MultiTaskBandit(ARMS, metadata=scaler, seed=3)
+    bandit.decide("u", np.array([1.0, 2.0]))
+    bandit.save(tmp_path / "b.mb")
+    with pytest.raises(mb.InvalidInput, match="metadata"):
+        mb.load(tmp_path / "b.mb")
+    assert mb.load(tmp_path / "b.mb", metadata=scaler).decide("u") == bandit.decide("u")
+
+
+def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, seed=3)
+    bandit.learn(bandit.decide("u"), 1.0)
+    bandit.save(tmp_path / "b.mb")
+    whole = (tmp_path / "b.mb").read_bytes()
+    for size in np.linspace(0, len(whole) - 1, 60).astype(int):
+        (tmp_path / "cut.mb").write_bytes(whole[:size])
+        with pytest.raises(mb.DamagedFile):
+            mb.load(tmp_path / "cut.mb")
+
+
+def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
+    """Every part has a checksum; bits of the archive's own book-keeping may not matter."""
+    bandit = mb.MultiTaskBandit(ARMS, seed=3)
+    bandit.learn(bandit.decide("u"), 1.0)
+    bandit.save(tmp_path / "b.mb")
+    whole, expected = bytearray((tmp_path / "b.mb").read_bytes()), bandit.decide("u")
+    refused = 0
+    for place in range(0, len(whole), 37):
+        damaged = whole.copy()
+        damaged[place] ^= 1
+        (tmp_path / "bad.mb").write_bytes(damaged)
+        try:
+            assert mb.load(tmp_path / "bad.mb").decide("u") == expected
+        except (mb.DamagedFile, NotImplementedError):
+            refused += 1
+    assert refused > 50
+
+
+def test_pickles_are_never_loaded(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[object, ...]:
+            return os.mkdir, (str(tmp_path / "sprung"),)
+
+    (tmp_path / "p.mb").write_bytes(pickle.dumps(Trap()))
+    with pytest.raises(mb.DamagedFile):
+        mb.load(tmp_path / "p.mb")
+    with zipfile.ZipFile(tmp_path / "q.mb", "w") as archive:
+        archive.writestr("header.json", json.dumps({"format": "metabandit", "version": 1}))
+        with archive.open("x.npy", "w") as part:
+            np.lib.format.write_array(part, np.array([Trap()], dtype=object), allow_pickle=True)
+    with pytest.raises(mb.DamagedFile):
+        mb.load(tmp_path / "q.mb")
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_another_version_is_named(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "v.mb", "w") as archive:
+        archive.writestr("header.json", json.dumps({"format": "metabandit", "version": 99}))
+    with pytest.raises(mb.DamagedFile, match="version 99; this release reads version 1"):
+        mb.load(tmp_path / "v.mb")
+
+
+def test_a_failed_save_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, seed=3)
+    bandit.save(tmp_path / "b.mb")
+    old = (tmp_path / "b.mb").read_bytes()
+    bandit.decide("u")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(saving.os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        bandit.save(tmp_path / "b.mb")
+    assert (tmp_path / "b.mb").read_bytes() == old
+    assert [path.name for path in tmp_path.iterdir()] == ["b.mb"]
