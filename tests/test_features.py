@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from metabandit import features
 from metabandit.checks.features import check_features
-from metabandit.errors import InvalidInput
+from metabandit.errors import InvalidInput, MissingExtra
 from metabandit.features.reading import is_missing
 
 KINDS = {"age": "number", "country": "category", "plan": ["free", "paid"]}
@@ -463,3 +464,62 @@ def test_the_way_of_one_record_refuses_what_the_way_of_many_refuses() -> None:
         for records in ([{"age": age}], [{"size": "L"}, {"age": age}]):
             with pytest.raises(InvalidInput):
                 made.rows(records)
+
+
+ANYTHING = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.integers(min_value=10**200, max_value=10**201),
+        st.just(10**4000),
+        st.floats(),
+        st.complex_numbers(),
+        st.text(max_size=5),
+        st.binary(max_size=3),
+        st.dates(),
+        st.decimals(),
+        st.fractions(),
+        st.sampled_from(
+            [pd.NA, pd.NaT, np.float32(2), np.datetime64("2020-01-01"), np.array(1.5), np.zeros(2), object()]
+        ),
+    ),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+KEY = st.sampled_from(["age", "country", "plan", "visits", "city", "a", "b"])
+WILD: dict[str, Callable[[], features.Features]] = MAKERS | {
+    "arrays": lambda: features.Arrays(2),
+    "per arm": lambda: features.PerArm(["age", "visits"]).bind(["a", "b"]),
+}
+
+
+@pytest.mark.parametrize("name", WILD)
+@settings(max_examples=150, deadline=None)
+@given(records=st.lists(st.one_of(ANYTHING, st.dictionaries(KEY, ANYTHING, max_size=3)), max_size=3))
+def test_whatever_comes_is_a_row_or_refused_without_a_trace(name: str, records: list[Any]) -> None:
+    made = WILD[name]()
+    made.rows([None])
+    before = made.spec()
+    try:
+        rows = made.rows(records)
+    except InvalidInput:
+        assert made.spec() == before
+    else:
+        assert np.isfinite(rows).all()
+        assert rows.shape[-1] == len(made.columns)
+        json.dumps(made.spec(), allow_nan=False, ensure_ascii=False).encode()
+
+
+def test_formulas_need_their_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "formulaic", None)
+    with pytest.raises(MissingExtra, match=r"metabandit\[metadata\]"):
+        features.Formula("age")
+
+
+@pytest.mark.parametrize(
+    "spec", [{"kind": "Columns"}, {"kind": "Arrays", "names": 3}, {"kind": "PerArm", "names": []}]
+)
+def test_damaged_specs(spec: Any) -> None:
+    with pytest.raises(InvalidInput):
+        features.from_spec(spec)

@@ -160,7 +160,10 @@ def from_spec(spec: dict[str, Any], metadata: Features | None = None) -> Feature
             "spec", spec, f"what spec() gave, its kind one of {', '.join(sorted(Features.kinds))}"
         )
     if metadata is None:
-        return kind.from_spec(spec)
+        try:
+            return kind.from_spec(spec)
+        except (KeyError, TypeError, IndexError) as error:
+            raise InvalidInput("spec", spec, f"what spec() gave ({error!r})") from error
     if type(metadata) is not kind:
         raise InvalidInput(
             "metadata", f"<{type(metadata).__name__}>", f"the {kind.__name__} features that were saved"

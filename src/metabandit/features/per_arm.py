@@ -10,7 +10,7 @@ import numpy as np
 from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.features.base import Features
-from metabandit.features.reading import LIMIT, Array, Means, distinct, numbers_of, refuse_large
+from metabandit.features.reading import LIMIT, Array, Means, distinct, numbers_of, refuse_large, shape_of
 from metabandit.features.tables import Table
 
 SHARED = "shared"
@@ -171,8 +171,8 @@ class PerArm(Features):
         if record is None:
             return np.full(shape, np.nan)
         if not isinstance(record, Mapping):
-            if np.shape(record) != shape:
-                raise InvalidInput("metadata", f"<an array of shape {np.shape(record)}>", f"shape {shape}")
+            if shape_of(record) != shape:
+                raise InvalidInput("metadata", f"<an array of shape {shape_of(record)}>", f"shape {shape}")
             return numbers_of("metadata", np.asarray(record).reshape(-1).tolist()).reshape(shape)
         unknown = [key for key in record if key not in arms]
         if unknown:
@@ -186,7 +186,7 @@ class PerArm(Features):
         if isinstance(given, Mapping):
             self._keys.check(given)
             return numbers_of(argument, [given.get(name) for name in self.names])
-        if np.shape(given) != (m,):
+        if shape_of(given) != (m,):
             raise InvalidInput(argument, given, f"{m} numbers: {', '.join(self.names)}")
         return numbers_of(argument, list(given))
 

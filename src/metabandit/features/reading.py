@@ -78,9 +78,17 @@ def label(argument: str, value: Any) -> str | None:
         value = value.item()
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if not isinstance(value, (str, bool, int, float)) or value in (math.inf, -math.inf):
-        raise InvalidInput(argument, value, LABEL)
-    return str(value)
+    if isinstance(value, (str, bool)) or (isinstance(value, (int, float)) and -LIMIT <= value <= LIMIT):
+        return str(value)
+    raise InvalidInput(argument, value, LABEL)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """The shape of an array-like, (-1,) if its rows differ in length."""
+    try:
+        return np.shape(value)
+    except ValueError:
+        return (-1,)
 
 
 class Means:

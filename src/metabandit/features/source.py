@@ -120,6 +120,10 @@ class Source:
                 stacklevel=2,
             )
             return -1
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(self.argument, text, "text that can be saved as UTF-8") from None
         return self.levels.setdefault(text, len(self.levels))
 
 

@@ -189,8 +189,12 @@ def as_mapping(record: Any, keys: Keys) -> Mapping[str, Any] | None:
         return record
     if isinstance(record, str) or not isinstance(record, (Sequence, np.ndarray)):
         raise InvalidInput("metadata", record, "a mapping from column to value, or None")
-    if np.ndim(record) != 1 or len(record) != len(keys.names):
-        given = f"<an array of shape {np.shape(record)}>"
+    if (isinstance(record, np.ndarray) and record.ndim != 1) or len(record) != len(keys.names):
+        given = (
+            f"<{len(record)} values>"
+            if isinstance(record, Sequence)
+            else f"<an array of shape {record.shape}>"
+        )
         raise InvalidInput(
             "metadata", given, f"a mapping, or {len(keys.names)} values: {', '.join(keys.names)}"
         )
