@@ -84,10 +84,6 @@ class Effects:
 
     def retract(self, tasks: Array, z: Array, arms: Array, rewards: Array) -> None:
         """The statistics without these rewards; everything has to be rebuilt afterwards."""
-        if self.drift < 1.0:
-            raise InvalidInput(
-                "retract", "<a model with drift>", "a model without drift: its past cannot be taken apart"
-            )
         taken = np.zeros_like(self.counts)
         np.add.at(taken, (tasks, arms), 1.0)
         if (taken > self.counts).any():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import finite, indices
+from metabandit.checking import count, finite, indices
 from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
 from metabandit.learning.empirical_bayes import fit
@@ -214,6 +214,12 @@ class LinearBelief(Belief):
         """Take back rewards that were observed, exactly: the coefficients are rebuilt from the statistics."""
         tasks, arms, rewards = self._data(i, arm, reward)
         vectors = self._vectors(z, arms, np.ndim(i) == 0)
+        if not len(tasks):
+            return
+        if not self.can_rebuild:
+            raise InvalidInput(
+                "retract", "<a model with drift or discount>", "a model without: its past has faded"
+            )
         if isinstance(self.tasks, Cells):
             self.tasks.check_retract(tasks, arms)
             self.tasks.retract(tasks, arms, rewards)
@@ -450,6 +456,7 @@ class LinearBelief(Belief):
             raise InvalidInput(
                 "add_arms", "<a belief with n_effects>", "arms are only named there; add them to the caller"
             )
+        how_many = count("how_many", how_many)
         self._fresh()
         width = self.features.width
         old_arms = self.n_arms
@@ -473,6 +480,7 @@ class LinearBelief(Belief):
 
     def add_columns(self, how_many: int = 1, groups: Any = None) -> None:
         """New columns, zero for every task so far: prior mean 0 and the mean prior variance of the others."""
+        how_many = count("how_many", how_many)
         self._fresh()
         copies = self.n_arms if self.features.layout == "by_arm" else 1
         variance = float(self._unit_variance().mean())
