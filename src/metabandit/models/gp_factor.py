@@ -53,16 +53,11 @@ class CellBasis:
 
     def project(self, cells: Array, size: int | None = None) -> Array:
         """The rows (m, size) of cells that may not be in the basis: E[F | u] = rows @ u."""
-        from scipy.linalg import solve_triangular
-
         size = self.size if size is None else size
-        if not size:
-            return np.zeros((len(cells), 0))
         if self._triangle is None:
             self._triangle = np.ascontiguousarray(self.rows[self.pivots])
         cross = self.gram(self.cells[self.pivots[:size]], cells)
-        solved: Array = solve_triangular(self._triangle[:size, :size], cross, lower=True, check_finite=False)
-        return solved.T
+        return solve_lower(self._triangle[:size, :size], cross).T
 
     def include(self, cells: Array) -> Array:
         """The row numbers (m,) of cells (m, 2), made where there is none yet."""
@@ -190,21 +185,15 @@ class GrowingPrecision:
 
     def draws(self, z: Array) -> Array:
         """U^-1 (y + z) for standard normals z : (r,) or (n, r); zeros give the mean."""
-        from scipy.linalg import solve_triangular
-
-        if not self.size:
-            return z
-        solved: Array = solve_triangular(self.upper, (self.factor[:, -1] + z).T, check_finite=False)
-        return solved.T
+        z = np.ascontiguousarray(z)
+        out = np.empty(z.shape)
+        for at in np.ndindex(z.shape[:-1]):  # row by row: a draw is the same bits alone and among others
+            _kernel.solve_back(self.factor, z[at], 1.0, out[at])
+        return out
 
     def whiten(self, rows: Array) -> Array:
         """R : (r, n) with R'R the posterior covariance of rows @ u, rows : (n, r)."""
-        from scipy.linalg import solve_triangular
-
-        if not self.size:
-            return rows.T
-        solved: Array = solve_triangular(self.upper, rows.T, trans="T", check_finite=False)
-        return solved
+        return solve_lower(self.upper.T, rows.T)
 
     def state(self) -> dict[str, Any]:
         return {"factor": self.factor.copy(), "left": self.left}
@@ -213,3 +202,14 @@ class GrowingPrecision:
         size = len(state["factor"])
         self.factor = np.array(state["factor"], float).reshape(size, size + 1)
         self.left = float(state["left"])
+
+
+def solve_lower(triangle: Array, right: Array) -> Array:
+    """triangle^-1 right : (r, n); what stands above the diagonal is not read."""
+    from scipy.linalg.lapack import dtrtrs
+
+    if not right.size:
+        return np.zeros(right.shape)
+    # LAPACK reads columns: the transpose of an array of rows is one, and is not copied.
+    solved: Array = dtrtrs(triangle.T, right, lower=0, trans=1)[0]
+    return solved

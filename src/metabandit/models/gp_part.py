@@ -109,7 +109,7 @@ class Part:
         """Prior covariance of F between cells (m, 2) and (n, 2) of task and arm of this part."""
         rows = self.features.rows
         over_metadata = self.prior.kernel.matrix(rows[cells[:, 0]], rows[others[:, 0]])
-        matrix: Array = over_metadata * self.prior.arm_cov[np.ix_(cells[:, 1], others[:, 1])]
+        matrix: Array = over_metadata * self.prior.arm_cov[cells[:, 1, None], others[:, 1]]
         return matrix
 
     def key(self, cell: Array) -> bytes:
@@ -124,7 +124,7 @@ class Part:
 
     def statistics(self, tasks: Array) -> tuple[Array, Array]:
         """W_i and ybar_i - m of tasks, (n, k) each; ybar is 0 where there is no reward."""
-        at = np.ix_(tasks, self.arms)
+        at = tasks[:, None], self.arms
         counts = self.data.counts[at]
         return counts / self.prior.noise, np.where(counts > 0, self.data.means[at] - self.prior.mean, 0.0)
 

@@ -24,6 +24,7 @@ class Process:
     def __init__(self, prior: Prior, features: TaskFeatures, data: CellStatistics) -> None:
         self.prior, self.features, self.data = prior, features, data
         self.parts: list[Part] = []
+        self.owners = np.zeros(0, np.int64)  # (K,) the part of every arm
         for arms in prior.groups():
             self._start(arms)
 
@@ -32,6 +33,7 @@ class Process:
         part = Part(self.prior.of(arms), arms, self.features, self.data)
         part.make_room(self.features.n_tasks)
         part.stale = bool(self.data.counts[:, arms].any())
+        self.owners = np.concatenate([self.owners, np.full(len(arms), len(self.parts))])
         self.parts.append(part)
 
     def add_arms(self, prior: Prior) -> None:
@@ -59,8 +61,9 @@ class Process:
 
     def observe(self, new: Summary) -> None:
         """New rewards; they go into the statistics too."""
-        for part in self.parts:
-            mine = Summary(*(field[np.isin(new.cells[:, 1], part.arms)] for field in new))
+        owners = self.owners[new.cells[:, 1]]
+        for j in np.unique(owners):
+            part, mine = self.parts[j], Summary(*(field[owners == j] for field in new))
             # One rotation a cell is O(r^2), a rebuild O(M r^2): few cells are added, many are rebuilt.
             if part.stale or len(mine.counts) > max(FEW, len(part.basis.cells) // 4):
                 part.stale = True
@@ -79,8 +82,8 @@ class Process:
     def retract(self, old: Summary) -> None:
         """Rewards that were observed, taken out of the statistics too."""
         self.data.remove(old)
-        for part in self.parts:
-            part.stale = part.stale or bool(np.isin(old.cells[:, 1], part.arms).any())
+        for j in np.unique(self.owners[old.cells[:, 1]]):
+            self.parts[j].stale = True
 
     def settle(self) -> None:
         """Rebuild what is stale, from the statistics."""
