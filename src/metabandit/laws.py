@@ -6,7 +6,7 @@ A law is what a belief hands to a policy. `mean` and `sd` have shape (K,) for on
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -153,3 +153,10 @@ class Gamma:
 
 
 Law = Normal | MultivariateNormal | Beta | Gamma
+
+
+def stacked(laws: list[Any]) -> Law:
+    """The laws of single tasks as one batch."""
+    kind = type(laws[0])
+    batch: Law = kind(*(np.stack([getattr(law, field.name) for law in laws]) for field in fields(kind)))
+    return batch

@@ -359,7 +359,7 @@ class MultiTaskBandit:
     def _law(self, tasks: Array, decision_keys: Array) -> Law:
         """What the policy acts on: the law given the draw in force, or given everything."""
         if self.policy.uses_draw:
-            return self.belief.law(tasks, self._draws.of(self.belief, tasks, decision_keys))
+            return self._draws.law(self.belief, tasks, decision_keys)
         return Normal(*self.belief.moments(tasks))
 
     def _mask(self, eligible: Sequence[str] | None) -> Array | None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.laws import Draw
+from metabandit.laws import Draw, Law, stacked
 from metabandit.learning.refresh import Mark, Refresh
 from metabandit.models.base import Belief
 from metabandit.streams import DRAW, keys, substreams
@@ -27,17 +27,15 @@ class DrawsInForce:
         self.round = 0
         self.in_round: set[int] = set()
 
-    def of(self, belief: Belief, tasks: Array, decision_keys: Array) -> Draw:
-        """One draw for every task : (n, d), or the shared one : (d,)."""
+    def law(self, belief: Belief, tasks: Array, decision_keys: Array) -> Law:
+        """The law of each task's arms given its draw in force and its own data."""
         if self.refresh.rule == "always":
-            return belief.draws(substreams(decision_keys, DRAW))
+            return belief.law(tasks, belief.draws(substreams(decision_keys, DRAW)))
         self._count_round(tasks)
         now = self._mark(belief)
         if not self.refresh.per_task:
-            return self._current(belief, SHARED, now)
-        draws = [self._current(belief, int(i), now) for i in tasks]
-        others = {name: np.array([draw.others[name] for draw in draws]) for name in draws[0].others}
-        return Draw(np.array(draws), **others)
+            return belief.law(tasks, self._current(belief, SHARED, now))
+        return stacked([belief.law(int(i), self._current(belief, int(i), now)) for i in tasks])
 
     def _count_round(self, tasks: Array) -> None:
         if self.refresh.rule == "round":
@@ -52,7 +50,7 @@ class DrawsInForce:
 
     def _current(self, belief: Belief, owner: int, now: Mark) -> Draw:
         held = self.held.get(owner)
-        if held is None or len(held[0]) != belief.n_features or self.refresh.due(held[1], now):
+        if held is None or not belief.is_current(held[0]) or self.refresh.due(held[1], now):
             key = substreams(keys(self.seed, [self.made]), IN_FORCE)
             batch = belief.draws(key)
             held = Draw(batch[0], **{name: value[0] for name, value in batch.others.items()}), now

@@ -151,6 +151,10 @@ class Belief(ABC):
         others = {name: np.array([draw.others[name] for draw in made]) for name in names}
         return Draw(np.array(made).reshape(len(made), self.n_features), **others)
 
+    def is_current(self, draw: Array) -> bool:
+        """Whether a draw made earlier still fits: not when coefficients were added since."""
+        return len(draw) == self.n_features
+
     @abstractmethod
     def law(self, i: Any, draw: Array) -> Law:
         """The law of r_i given theta and the task's own data.
