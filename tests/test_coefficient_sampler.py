@@ -101,7 +101,9 @@ def test_a_point_of_no_density_is_left_at_once():
     assert accepted == 2
 
 
-def test_hamiltonian_chains_have_the_law_of_the_target():
+@pytest.mark.parametrize("jumps", [0, sampling.JUMPS])
+def test_hamiltonian_chains_have_the_law_of_the_target(jumps, monkeypatch):
+    monkeypatch.setattr(sampling, "JUMPS", jumps)
     target, rng = Skewed(3.0, 4), np.random.default_rng(5)
     step = sampling.tuned_step(target, target.laplace(), rng)
     chains, acceptance = sampling.hamiltonian_chains(target, target.laplace(), rng, 2000, step)
@@ -121,6 +123,7 @@ def test_hamiltonian_draws_from_a_poor_approximation():
 
 def test_hamiltonian_without_the_accept_step_is_caught(monkeypatch):
     target, rng = Skewed(1.0, 1), np.random.default_rng(7)
+    monkeypatch.setattr(sampling, "JUMPS", 0)
     monkeypatch.setattr(sampling.np, "log", lambda x: np.full(np.shape(x), -np.inf))
     states, _ = sampling.hamiltonian(target, Proposal(np.zeros(1), np.eye(1)), rng, np.zeros(1), 4000, 1.5)
     monkeypatch.undo()

@@ -20,6 +20,9 @@ FREEDOM = (
 )
 STEPS = 20  # Metropolis steps of one draw; from a start that is itself a proposal, 10 are practically exact
 TRANSITIONS = 16  # Hamiltonian transitions of one draw
+LONGEST = 64  # leapfrog steps of one transition
+SHORTEST = 0.02  # leapfrog step that is tried, in standard deviations
+JUMPS = 4  # independence proposals after each of them
 CHAINS = 4
 LEAST_ACCEPTANCE = 0.5  # of the independence sampler; below it Hamiltonian Monte Carlo is used
 MOST_UNREACHED = 0.02  # likewise above this probability of what it has not yet reached after STEPS
@@ -160,30 +163,52 @@ def suits_metropolis(target: Target, proposal: Proposal, rng: Random) -> bool:
 def hamiltonian(
     target: Target, proposal: Proposal, rng: Random, start: Array, transitions: int, step: float
 ) -> tuple[Array, float]:
-    """States (transitions, D) of Hamiltonian Monte Carlo, and the mean acceptance probability.
+    """States (transitions, D) of Hamiltonian Monte Carlo, and the mean acceptance probability of its moves.
 
-    It moves in z, point = centre + root z, where the target is nearly a standard normal. The number of
-    leapfrog steps is drawn anew each time: a fixed path length resonates.
+    It moves in coordinates in which the target is nearly a standard normal. Steps and their number are drawn
+    anew each time: a fixed path length resonates. After each move the state may jump as in the independence
+    sampler: leapfrog steps that suit the middle are too long where the target is steep, and would get stuck.
     """
     size = len(proposal.centre)
     momenta = np.asarray(rng.standard_normal((transitions, size)))
-    lengths = 1 + np.floor(np.asarray(rng.random(transitions)) * math.ceil(math.pi / step)).astype(int)
+    steps = step * (0.6 + 0.4 * np.asarray(rng.random(transitions)))
+    most = min(LONGEST, math.ceil(math.pi / step))
+    lengths = 1 + np.floor(np.asarray(rng.random(transitions)) * most).astype(int)
     bars = np.log(np.asarray(rng.random(transitions)))
-    point = start
-    value, slope = target.gradient(point)
+    jumps = _Jumps(target, proposal, rng, transitions)
+    point, (value, slope) = start, target.gradient(start)
     states, chances = np.empty((transitions, size)), 0.0
     for t in range(transitions):
-        z, p, new_value, new_slope = _leapfrog(
-            target, proposal.root, point, momenta[t], slope, step, int(lengths[t])
-        )
-        change = new_value - value + 0.5 * float(momenta[t] @ momenta[t] - p @ p)
-        if not math.isfinite(change):
-            change = -math.inf
+        move = _leapfrog(target, proposal.root, point, momenta[t], slope, float(steps[t]), int(lengths[t]))
+        change = move[2] - value + 0.5 * float(momenta[t] @ momenta[t] - move[1] @ move[1])
+        change = change if math.isfinite(change) else -math.inf
         chances += math.exp(min(0.0, change))
         if bars[t] < change:
-            point, value, slope = z, new_value, new_slope
+            point, _, value, slope = move
+        if (there := jumps.at(t, point, value)) is not None:
+            point, (value, slope) = there, target.gradient(there)
         states[t] = point
     return states, chances / transitions
+
+
+class _Jumps:
+    """Independence proposals, JUMPS after every transition, all evaluated at once beforehand."""
+
+    def __init__(self, target: Target, proposal: Proposal, rng: Random, transitions: int) -> None:
+        points, weights = log_weights(target, proposal, rng, transitions * JUMPS)
+        self.proposal, self.inverse = proposal, np.linalg.inv(proposal.root)
+        self.points = points.reshape(transitions, JUMPS, len(proposal.centre))
+        self.weights = weights.reshape(transitions, JUMPS)
+        self.bars = np.log(np.asarray(rng.random((transitions, JUMPS))))
+
+    def at(self, t: int, point: Array, value: float) -> Array | None:
+        """Where the state jumps after transition t; None: it stays."""
+        z = self.inverse @ (point - self.proposal.centre)
+        weight, chosen = value - float(self.proposal.log_density(z @ z)), None
+        for j in range(JUMPS):
+            if self.bars[t, j] < self.weights[t, j] - weight:
+                weight, chosen = self.weights[t, j], self.points[t, j]
+        return chosen
 
 
 def _leapfrog(
@@ -201,14 +226,14 @@ def _leapfrog(
 
 
 def tuned_step(target: Target, proposal: Proposal, rng: Random) -> float:
-    """A leapfrog step with which at least two of three proposals are accepted."""
+    """A leapfrog step with which at least two of three proposals are accepted, or the shortest."""
     step: float = 1.2 * max(1, len(proposal.centre)) ** -0.25
-    while step > 1e-3:
+    while step > SHORTEST:
         _, acceptance = hamiltonian(target, proposal, rng, proposal.centre, TRANSITIONS, step)
         if acceptance > 0.67:
-            break
+            return step
         step *= 0.6
-    return step
+    return SHORTEST
 
 
 def hamiltonian_draw(target: Target, proposal: Proposal, rng: Random, step: float) -> tuple[Array, float]:

@@ -19,7 +19,8 @@ _poisson: Any = Lazy("poisson")
 Array = np.ndarray[Any, Any]
 
 BLOCK = 2048  # cells worked on at once, so that the intermediate arrays stay in the cache
-FAR = 300.0  # |eta| beyond this is out of the reach of doubles, and counts as this in exponentials
+FAR = 300.0  # |eta| beyond this counts as this in exponentials: doubles end at 1e308
+FAR_RATE = 150.0  # likewise for rates, whose squares must not overflow either
 
 
 class Family(ABC):
@@ -99,7 +100,7 @@ class GammaPoisson(Family):
 
     def _block(self, eta: Array, counts: Array, psi: Array, out: Array) -> None:
         s, e = counts.T
-        means = e[:, None] * np.exp(np.clip(eta, -FAR, FAR))
+        means = e[:, None] * np.exp(np.clip(eta, -FAR_RATE, FAR_RATE))
         if not psi.any():
             out += s @ eta - means.sum(axis=0)
             return
@@ -107,7 +108,7 @@ class GammaPoisson(Family):
 
     def derivatives(self, eta: Array, counts: Array, psi: float) -> tuple[float, float, Array]:
         s, e = counts.T
-        eta = np.clip(eta, -FAR, FAR)
+        eta = np.clip(eta, -FAR_RATE, FAR_RATE)
         means = e * np.exp(eta)
         z = psi * means
         log_z = np.log1p(z)
@@ -125,7 +126,7 @@ class GammaPoisson(Family):
         _poisson.follow(*arrays)
 
     def law(self, eta: Array, counts: Array, psi: Array) -> Gamma | Normal:
-        mu = np.exp(np.clip(eta, -FAR, FAR))
+        mu = np.exp(np.clip(eta, -FAR_RATE, FAR_RATE))
         if not np.any(psi):
             return Normal(mu, np.zeros_like(mu))
         return Gamma(1.0 / psi + counts[..., 0], 1.0 / (psi * mu) + counts[..., 1])

@@ -15,6 +15,7 @@ Array = np.ndarray[Any, Any]
 
 CHUNK = 32  # points evaluated at once
 ENOUGH = 1e-20  # squared Newton step, in posterior standard deviations: a mode is found to 1e-10 of them
+LIMIT = 40.0  # of |log psi|
 GOOD_ENOUGH = 1e-12  # likewise, when rounding errors allow no further step
 ITERATIONS = 60
 
@@ -73,7 +74,9 @@ class Posterior:
         q = self.x.shape[1]
         xi = points[:, :q]
         psi = (
-            np.exp(np.clip(points[:, q], -60.0, 60.0)) if self.psi is None else np.full(len(points), self.psi)
+            np.exp(np.clip(points[:, q], -LIMIT, LIMIT))
+            if self.psi is None
+            else np.full(len(points), self.psi)
         )
         eta = self.offsets[:, None] + self.x @ xi.T
         out: Array = self.family.logliks(eta, self.counts, psi) - 0.5 * np.einsum("jq,jq->j", xi, xi)
@@ -83,7 +86,7 @@ class Posterior:
 
     def gradient(self, point: Array) -> tuple[float, Array]:
         q = self.x.shape[1]
-        psi = self.psi if self.psi is not None else math.exp(min(max(point[q], -60.0), 60.0))
+        psi = self.psi if self.psi is not None else math.exp(min(max(point[q], -LIMIT), LIMIT))
         value, slope, cells = self.family.derivatives(self.offsets + self.x @ point[:q], self.counts, psi)
         value -= 0.5 * float(point[:q] @ point[:q])
         gradient = self.x.T @ cells[0] - point[:q]
