@@ -342,6 +342,25 @@ def test_new_columns_are_zero_so_far():
     np.testing.assert_allclose(summary(belief), summary(wide), atol=1e-12)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_other_metadata_are_as_if_they_had_always_been(name):
+    X, *data = random_data(16)
+    belief = filled(MODELS[name], X, *data)
+    draw = belief.draw(Stream(1))
+    other = X.copy()
+    other[[0, N - 1]] += 0.5
+    belief.set_features(N - 1, other[N - 1])  # no data yet
+    assert belief.is_current(draw)
+    belief.set_features(0, other[0])
+    assert not belief.is_current(draw)
+    np.testing.assert_allclose(summary(belief), summary(filled(MODELS[name], other, *data)), atol=1e-10)
+
+
+def test_layouts():
+    model = MODELS["independent"]
+    assert model.belief(K, P).n_features == model.belief(K, K * P, "by_arm").n_features == P
+
+
 def test_what_cannot_grow_says_so():
     with pytest.raises(InvalidInput, match="add_arms"):
         MODELS["coregionalised"].belief(K, P).add_arms()
@@ -360,7 +379,9 @@ def test_what_cannot_grow_says_so():
         (lambda: GaussianProcessModel(Coregionalised(SMOOTH, np.eye(2))).belief(3, 1), "arm_cov"),
         (lambda: GaussianProcessModel(SMOOTH).belief(3, 1).add_task([1.0, 2.0]), "x"),
         (lambda: GaussianProcessModel(SMOOTH).belief(3, 1).add_tasks([1.0, 2.0]), "x"),
-        (lambda: GaussianProcessModel(SMOOTH).belief(3, 1, "by_arm"), "layout"),
+        (lambda: GaussianProcessModel(SMOOTH).belief(3, 1).add_tasks(1.0), "x"),
+        (lambda: GaussianProcessModel(SMOOTH).belief(3, 1, "given"), "layout"),
+        (lambda: GaussianProcessModel(SMOOTH).belief(3, 4, "by_arm"), "n_features"),
     ],
 )
 def test_refusals_name_the_argument(make, names):

@@ -65,13 +65,20 @@ class GaussianProcessModel:
         """Which hyper-parameters are learned."""
         return Learned(bool(self.learn_kernel), self.task_cov is None, self.noise_var is None)
 
-    def belief(self, n_arms: int, n_features: int, layout: str = "given") -> GaussianProcessBelief:
-        """An empty belief; tasks come with metadata x : (p,), p = n_features, however many arms there are."""
+    def belief(self, n_arms: int, n_features: int, layout: str = "metadata") -> GaussianProcessBelief:
+        """An empty belief; tasks come with metadata x : (p,).
+
+        n_features : p with layout "metadata"; K p with layout "by_arm", as other models count them there.
+        """
         from metabandit.models.gp_belief import GaussianProcessBelief
 
-        if layout != "given":
-            raise InvalidInput("layout", layout, "'given': tasks come with metadata x : (p,)")
         n_arms, n_features = count("n_arms", n_arms), count("n_features", n_features)
+        if layout not in ("metadata", "by_arm"):
+            raise InvalidInput("layout", layout, "'metadata' or 'by_arm': a process takes x : (p,), not Phi")
+        if layout == "by_arm":
+            if n_features % n_arms:
+                raise InvalidInput("n_features", n_features, f"a multiple of n_arms = {n_arms} by arm")
+            n_features //= n_arms
         if not self.over_metadata.fits(n_features):
             raise InvalidInput("n_features", n_features, "as many columns as the kernel has length-scales")
         return GaussianProcessBelief(self, n_arms, n_features)

@@ -74,9 +74,23 @@ class GaussianProcessBelief(Belief):
 
     def add_tasks(self, phi: Any) -> Array:
         """New tasks with metadata X : (n, p). Returns their indices : (n,)."""
-        rows = finite("x", phi, (len(phi), self.n_features))
+        rows = finite("x", phi)
+        rows = finite("x", rows, (*rows.shape[:1], self.n_features))
         first = self._add(rows)
         return np.arange(first, first + len(rows))
+
+    def set_features(self, i: int, phi: Any) -> None:
+        """Other metadata x : (p,) for a task, as if it had had them from the start."""
+        i, x = self.index(i), finite("x", phi, (self.n_features,))
+        self.features.rows[i] = x
+        if self.process.knows(i):
+            self._restart(self.process.prior)
+        self.version += 1
+
+    def _restart(self, prior: Prior) -> None:
+        """Everything anew from the statistics; draws made before mean nothing now."""
+        self.process = Process(prior, self.features, self.data)
+        self.generation += 1
 
     def _make_room(self, n_tasks: int) -> None:
         self.data.make_room(n_tasks)
@@ -126,8 +140,7 @@ class GaussianProcessBelief(Belief):
         guess = self.learned.pack(given.kernel.parameters, half, half)
         start = guess if self._fitted is None else self._fitted
         self._fitted, trace = maximise(objective, start, objective.bounds)
-        self.process = Process(objective.prior_at(self._fitted), self.features, self.data)
-        self.generation += 1
+        self._restart(objective.prior_at(self._fitted))
         self.version += 1
         return trace
 
@@ -150,8 +163,8 @@ class GaussianProcessBelief(Belief):
 
     @property
     def cells(self) -> Array:
-        """(M, 2) task and arm of the cells whose F is `coef`: those with rewards or included, each once."""
-        return self._settled.cells
+        """(M, 2) task and arm of the cells whose F is `coef`: those with rewards, by task, then arm."""
+        return self.process.cells
 
     @property
     def coef(self) -> Gaussian:
@@ -226,8 +239,7 @@ class GaussianProcessBelief(Belief):
         self.data.add_arms(how_many)
         prior = self.process.prior.with_arms(how_many)
         if prior.coupled:
-            self.process = Process(prior, self.features, self.data)
-            self.generation += 1
+            self._restart(prior)
         else:
             self.process.add_arms(prior)
         self.version += 1

@@ -100,7 +100,8 @@ class CellBasis:
         self._places = {self.key(cell): j for j, cell in enumerate(self.cells)}
 
     def state(self) -> dict[str, Array]:
-        return {"cells": self.cells, "ranks": self.ranks, "pivots": self.pivots, "rows": self.rows.copy()}
+        arrays = {"cells": self.cells, "ranks": self.ranks, "pivots": self.pivots, "rows": self.rows}
+        return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.cells = np.array(state["cells"], np.int64).reshape(-1, 2)

@@ -239,7 +239,8 @@ class Part:
         rows, given = self.given(tasks, self.basis.size)
         n, k = rows.shape[:2]
         half = self.precision.whiten((given.B @ rows).reshape(n * k, -1)).T.reshape(n, k, -1)
-        return self.prior.mean + given.mean(rows @ self.centre), given.V + half @ np.swapaxes(half, 1, 2)
+        cov = given.V + half @ np.swapaxes(half, 1, 2)
+        return self.prior.mean + given.mean(rows @ self.centre), 0.5 * (cov + np.swapaxes(cov, 1, 2))
 
     # -- saving --------------------------------------------------------------------------------------------
 

@@ -53,6 +53,10 @@ class Process:
         """The number of coordinates."""
         return sum(part.basis.size for part in self.parts)
 
+    def knows(self, task: int) -> bool:
+        """Whether any cell of the task has coordinates."""
+        return any(bool((part.where[task] >= 0).any()) for part in self.parts)
+
     def make_room(self, n_tasks: int) -> None:
         for part in self.parts:
             part.make_room(n_tasks)
@@ -106,21 +110,20 @@ class Process:
 
     @property
     def cells(self) -> Array:
-        """(M, 2) task and arm of the distinct cells that have coordinates, part by part."""
-        pairs = [(part.basis.cells[:, 0], part.arms[part.basis.cells[:, 1]]) for part in self.parts]
-        return np.concatenate([np.stack(pair, axis=1) for pair in pairs])
+        """(M, 2) task and arm of the cells that have rewards, in the order of tasks, then arms."""
+        return np.argwhere(self.data.counts > 0)
 
     def coef(self) -> Gaussian:
         """F at `cells`, without the level m_a: mean (M,), cov (M, M)."""
-        mean = np.concatenate([part.basis.rows @ part.centre for part in self.parts])
-        cov = np.zeros((len(mean), len(mean)))
-        done = 0
-        for part in self.parts:
-            half = part.precision.whiten(part.basis.rows)
-            at = slice(done, done + half.shape[1])
-            cov[at, at] = half.T @ half
-            done = at.stop
-        return Gaussian(mean, cov)
+        tasks, arms = self.cells.T
+        mean, cov = np.zeros(len(tasks)), np.zeros((len(tasks), len(tasks)))
+        for j, part in enumerate(self.parts):
+            mine = np.flatnonzero(self.owners[arms] == j)
+            rows = part.basis.rows[part.where[tasks[mine], np.searchsorted(part.arms, arms[mine])]]
+            half = part.precision.whiten(rows)
+            mean[mine] = rows @ part.centre
+            cov[np.ix_(mine, mine)] = half.T @ half
+        return Gaussian(mean, 0.5 * (cov + cov.T))
 
     @property
     def information(self) -> float:
