@@ -14,6 +14,7 @@ from scipy import integrate, stats
 Array = np.ndarray[Any, Any]
 
 P_LEAST = 1e-3
+FAR = 5.0  # standard errors
 
 
 def uniform_ranks(ranks: Any, n_draws: int, bins: int = 16) -> float:
