@@ -89,5 +89,8 @@ class DamagedFile(MetabanditError, ValueError):
 
 
 def _short(value: object, limit: int = 80) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # a value so odd that it cannot even be shown (an integer of 5,000 digits, say)
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= limit else text[: limit - 3] + "..."

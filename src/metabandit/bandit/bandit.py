@@ -105,6 +105,8 @@ class MultiTaskBandit:
             raise InvalidInput("policy", policy, "a policy such as Thompson()")
         self.seed = secrets.randbits(63) if seed is None else _checked_seed(seed)
         self.features: Features = make(metadata, list(self._arms))
+        # Inducing points leave variance out, which belongs to the task effect.
+        self._leaves_out = type(self.features)._extra_variance is not Features._extra_variance
         self._groups: dict[str, int] = {}
         self.belief: Belief = self._empty_belief()
         if refresh is None:
@@ -200,7 +202,8 @@ class MultiTaskBandit:
             if digest != self._digests[index]:
                 self._change_metadata(index, metadata, digest)
             return index
-        return self._new_tasks([_checked_task(task)], self._encode([metadata]), np.array([digest], np.uint64))
+        _checked_task(task)
+        return self._new_tasks([task], [metadata], self._encode([metadata]), np.array([digest], np.uint64))
 
     def _change_metadata(self, index: int, metadata: Any, digest: int) -> None:
         row = self._encode([metadata])[0]
@@ -222,8 +225,11 @@ class MultiTaskBandit:
         else:
             self.belief.add_columns(how_many)
 
-    def _new_tasks(self, names: list[Name], rows: Array, digests: Array) -> int:
+    def _new_tasks(self, names: list[Name], records: Any, rows: Array, digests: Array) -> int:
         first = int(self.belief.add_tasks(rows)[0])
+        if self._leaves_out:
+            extra = self.features.extra_variance(_records(records, len(names)))
+            self.belief.add_variance(np.arange(first, first + len(names)), extra)
         self._task_index.update(zip(names, range(first, first + len(names)), strict=True))
         self._tasks.extend(names)
         self._digests = grown(self._digests, len(self._tasks))
@@ -323,20 +329,16 @@ class MultiTaskBandit:
         if metadata is None:
             fresh = [name for name in dict.fromkeys(names) if name not in known]
             rows = np.repeat(self._encode([None]), len(fresh), axis=0)
-            self._new_tasks(fresh, rows, np.zeros(len(fresh), np.uint64))
+            self._new_tasks(fresh, [None] * len(fresh), rows, np.zeros(len(fresh), np.uint64))
         elif framed and not any(map(known.__contains__, names)) and len(set(names)) == len(names):
-            self._new_tasks(names, self._encode(metadata, frame=True), _frame_digests(metadata, len(names)))
+            digests = np.array([_digest(record) for record in _records(metadata, len(names))], np.uint64)
+            self._new_tasks(names, metadata, self._encode(metadata, frame=True), digests)
         else:
-            self._mixed_tasks(names, metadata, framed)
+            self._mixed_tasks(names, metadata)
         return np.array([known[name] for name in names], np.int64)
 
-    def _mixed_tasks(self, names: list[Name], metadata: Any, framed: bool) -> None:
-        records = _records(metadata, len(names)) if framed else list(metadata)
-        if len(records) != len(names):
-            raise InvalidInput("metadata", f"<{len(records)} records>", f"one for each of {len(names)} tasks")
-        wanted: dict[Name, Any] = {}
-        for name, record in zip(names, records, strict=True):
-            wanted[name] = record
+    def _mixed_tasks(self, names: list[Name], metadata: Any) -> None:
+        wanted = dict(zip(names, _records(metadata, len(names)), strict=True))
         digests = {name: _digest(record) for name, record in wanted.items()}
         fresh = [name for name in wanted if name not in self._task_index]
         changed = [
@@ -346,7 +348,8 @@ class MultiTaskBandit:
         ]  # fmt: skip
         rows = self._encode([wanted[name] for name in fresh + changed])  # all checked before anything changes
         if fresh:
-            self._new_tasks(fresh, rows[: len(fresh)], np.array([digests[n] for n in fresh], np.uint64))
+            records = [wanted[name] for name in fresh]
+            self._new_tasks(fresh, records, rows[: len(fresh)], np.array([digests[n] for n in fresh], np.uint64))
         for name, row in zip(changed, rows[len(fresh) :], strict=True):
             self.belief.set_features(self._task_index[name], row)
             self._digests[self._task_index[name]] = digests[name]
@@ -553,16 +556,17 @@ def _digest(metadata: Any) -> int:
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") | 1
 
 
-def _records(frame: Any, n: int) -> list[Any]:
-    if isinstance(frame, np.ndarray):
-        return list(frame)
-    import narwhals as nw
+def _records(metadata: Any, n: int) -> list[Any]:
+    """One record for each of n tasks, from a data frame, an array or a sequence."""
+    if hasattr(metadata, "columns"):
+        import narwhals as nw
 
-    return list(nw.from_native(frame, eager_only=True).iter_rows(named=True))
-
-
-def _frame_digests(frame: Any, n: int) -> Array:
-    return np.array([_digest(record) for record in _records(frame, n)], np.uint64)
+        records = list(nw.from_native(metadata, eager_only=True).iter_rows(named=True))
+    else:
+        records = list(metadata)
+    if len(records) != n:
+        raise InvalidInput("metadata", f"<{len(records)} records>", f"one for each of {n} tasks")
+    return records
 
 
 def _columns(rewards: Any) -> dict[str, Any]:

@@ -11,11 +11,14 @@ from metabandit import policies
 from metabandit.bandit.bandit import MultiTaskBandit
 from metabandit.bandit.saving import read, write
 from metabandit.errors import DamagedFile, InvalidInput
-from metabandit.features import Features, from_spec, make
+from metabandit.features import Features, from_spec, load_covariances_with, make
 from metabandit.learning.refresh import Refresh
 from metabandit.models import model_from_spec, model_spec
+from metabandit.models.covariances import Covariance
 
 Array = np.ndarray[Any, Any]
+
+load_covariances_with(Covariance.from_spec)  # features know covariances only by what they can do
 
 
 def save(bandit: MultiTaskBandit, path: str | os.PathLike[str]) -> None:

@@ -80,6 +80,15 @@ class Belief(ABC):
         self.version += 1
         return first
 
+    def set_features(self, i: int, phi: Any) -> None:
+        """Other features for a task, as if it had had them from the start."""
+        raise InvalidInput("phi", "<new features>", f"no new features for a task with {type(self).__name__}")
+
+    def add_variance(self, tasks: Array, variance: Array) -> None:
+        """More prior variance for the effects of tasks without data : (n,), what their features leave out."""
+        if variance.any():
+            raise InvalidInput("features", "<features that leave variance out>", "LinearMixedModel for such features")
+
     # -- data ----------------------------------------------------------------------------------------------
 
     def observe(self, i: Any, arm: Any, reward: Any) -> None:

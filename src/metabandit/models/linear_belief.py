@@ -247,6 +247,13 @@ class LinearBelief(Belief):
 
     _retract = _observe
 
+    def add_variance(self, tasks: Array, variance: Array) -> None:
+        if not variance.any():
+            return
+        if not isinstance(self.tasks, Cells):
+            raise InvalidInput("features", "<features that leave variance out>", "a diagonal task covariance with them")
+        self.tasks.set_extra(tasks, np.repeat(variance[:, None], self.n_arms, axis=1))
+
     def advance(self, time: float = 1.0) -> None:
         """Let time pass: task effects drift, information on theta is discounted."""
         if finite("time", time, ()) < 0.0:
