@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from metabandit.checks.models import MODEL_CHECKS, Case
 from metabandit.errors import InvalidInput
 from metabandit.learning.quadrature import grid, log_sum, mode_and_spread
 from metabandit.learning.variances import WeakPrior
@@ -320,6 +321,27 @@ def test_full_bayes_is_close_to_empirical_bayes_with_much_data():
     best.observe(*data)
     np.testing.assert_allclose(full.noise, best.noise, rtol=0.03)
     np.testing.assert_allclose(full.moments(np.arange(60))[0], best.moments(np.arange(60))[0], atol=0.05)
+
+
+def real(rng, n):
+    return rng.normal(0.5, 1.5, n)
+
+
+CASES = {
+    "particles": Case(lambda: LinearMixedModel(0.3, 1.0, learning="full"), real),
+    "particles, coefficient scales learned, by arm": Case(
+        lambda: LinearMixedModel(learning="full"), real, n_features=6, options={"layout": "by_arm"}
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # keys wrap around on purpose
+@pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_contract(name, check):
+    if check.__name__ in ("order_does_not_matter", "retract_undoes_observe"):
+        pytest.skip("the grid depends on when it was placed, and stays where it is")
+    check(CASES[name])
 
 
 # -- quadrature --------------------------------------------------------------------------------------------

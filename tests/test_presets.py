@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from metabandit.checks.models import MODEL_CHECKS, Case
 from metabandit.errors import InvalidInput
 from metabandit.models import presets
 from metabandit.models.beta_logistic import BetaLogisticModel
@@ -312,6 +313,41 @@ def test_reduced_beliefs_grow_and_take_back(name, model):
     assert belief.moments(np.array([0, i]))[0].shape == (2, K + 1)
     assert belief.coef.mean.shape == (belief.n_features,) == (K + 1,)
     assert belief.features.phi(i).shape == (K + 1, K + 1)
+
+
+def real(rng, n):
+    return rng.normal(0.5, 1.5, n)
+
+
+def zero_one(rng, n):
+    return np.arange(n) % 2.0
+
+
+def case(name, model, make_reward, **options):
+    phi = np.random.default_rng(17).standard_normal((20, K, D))
+    shape = (K, D) if name in presets.INTERCEPTS else None  # the store of features holds what is left of them
+    made = presets.make(name, model, phi, np.ones(D))
+    return Case(lambda: made, make_reward, K, D, shape, **options)
+
+
+CASES = {f"{name}, real": case(name, gaussian(), real) for name in presets.NAMES["real"]}
+BINARY_CASES = {name: case(name, binary(), zero_one) for name in presets.INTERCEPTS}
+# What concerns the face and not the sampler inside; the beta-logistic model's own contract does the rest.
+FACE = [c for c in MODEL_CHECKS if c.__name__ in ("shapes", "version_grows_with_every_change", "it_learns")]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")  # keys wrap around on purpose
+@pytest.mark.parametrize("check", MODEL_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_contract(name, check):
+    check(CASES[name])
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered:RuntimeWarning")
+@pytest.mark.parametrize("check", FACE, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", BINARY_CASES)
+def test_contract_of_the_binary_baselines(name, check):
+    check(BINARY_CASES[name])
 
 
 def test_the_layout_by_arm_is_ignored_too():

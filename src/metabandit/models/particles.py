@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from metabandit.checking import indices
+from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Normal
 from metabandit.learning.quadrature import log_sum
 from metabandit.learning.variances import WeakPrior
@@ -172,11 +174,13 @@ class ParticleBelief(Belief):
         mean = weights @ means
         gaps = means - mean
         within = np.einsum("g,gkl->kl", weights, np.array([part.cov for part in parts]))
-        return Gaussian(mean, within + (weights[:, None] * gaps).T @ gaps)
+        cov = within + (weights[:, None] * gaps).T @ gaps
+        return Gaussian(mean, 0.5 * (cov + cov.T))
 
     def moments(self, tasks: Array) -> tuple[Array, Array]:
         weights = self._mixture()[1]
-        parts = [member.moments(np.asarray(tasks)) for member in self.set.members]
+        tasks = indices("tasks", tasks, self.n_tasks, "task")
+        parts = [member.moments(tasks) for member in self.set.members]
         means, sds = (np.array(part) for part in zip(*parts, strict=True))
         mean = np.einsum("g,gnk->nk", weights, means)
         return mean, np.sqrt(np.einsum("g,gnk->nk", weights, sds**2 + (means - mean) ** 2))
@@ -230,10 +234,11 @@ class ParticleBelief(Belief):
 
         The variances are the draw's own: a draw kept in force means the same after the grid has moved.
         """
-        single = np.ndim(i) == 0
-        tasks = np.array([self.index(i)]) if single else np.asarray(i)
-        thetas = np.atleast_2d(np.asarray(draw, float))
-        pairs = self._pairs(draw)
+        single, tasks = np.ndim(i) == 0, indices("i", i, self.n_tasks, "task")
+        thetas, pairs = np.atleast_2d(np.asarray(draw, float)), self._pairs(draw)
+        if thetas.shape not in ((1, self.n_features), (len(tasks), self.n_features)):
+            given = f"<array of shape {np.shape(draw)}>"
+            raise InvalidInput("draw", given, f"({self.n_features},), or one such row a task")
         if len(pairs) == 1:
             law = self.set.cells_with(*pairs[0]).law(tasks, thetas, np.ones(len(thetas)))
             return Normal(law.mean[0], law.sd[0]) if single else law

@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import indices
+from metabandit.checking import count, indices
 from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Law
 from metabandit.models.base import Belief
-from metabandit.models.features import TaskFeatures
+from metabandit.models.features import TaskFeatures, grown
 from metabandit.streams import Random
 
 Array = np.ndarray[Any, Any]
@@ -39,6 +39,9 @@ class ReducedBelief(Belief):
         if pooled:
             self.inner.add_task(np.ones(1))
             self.features = TaskFeatures(n_arms, n_arms, "by_arm")  # of the tasks as the caller counts them
+        self._own = np.zeros(
+            (0, n_arms)
+        )  # pooled: rewards of each task, so that none is taken back from another
         self.version, self.n_observations = 0, 0
 
     def __getattr__(self, name: str) -> Any:
@@ -61,6 +64,7 @@ class ReducedBelief(Belief):
         first = self.n_tasks
         if self.pooled:
             self.features.append(rows)
+            self._own = grown(self._own, self.n_tasks)
         else:
             self.inner.add_tasks(rows)
         self.version += 1
@@ -81,13 +85,23 @@ class ReducedBelief(Belief):
 
     def observe(self, i: Any, arm: Any, reward: Any) -> None:
         self.inner.observe(self._inside(i), arm, reward)
-        self._changed()
+        self._changed(i, arm, 1.0)
 
     def retract(self, i: Any, arm: Any, reward: Any) -> None:
-        self.inner.retract(self._inside(i), arm, reward)
-        self._changed()
+        inside = self._inside(i)
+        if self.pooled:
+            taken = np.zeros_like(self._own)
+            np.add.at(taken, (np.atleast_1d(i), indices("arm", arm, self.n_arms, "arm")), 1.0)
+            if (taken > self._own).any():
+                task, a = np.argwhere(taken > self._own)[0]
+                given = f"<more rewards of task {task}, arm {a} than were observed>"
+                raise InvalidInput("reward", given, "observed rewards")
+        self.inner.retract(inside, arm, reward)
+        self._changed(i, arm, -1.0)
 
-    def _changed(self) -> None:
+    def _changed(self, i: Any, arm: Any, sign: float) -> None:
+        if self.pooled:
+            np.add.at(self._own, (np.atleast_1d(i), np.atleast_1d(arm)), sign)
         self.n_observations = self.inner.n_observations
         self.version += 1
 
@@ -137,21 +151,23 @@ class ReducedBelief(Belief):
 
     def add_arms(self, how_many: int = 1, phi: Any = None) -> None:
         """New arms, like the average arm a priori; their features are ignored."""
+        how_many = count("how_many", how_many)
         self.given.add_arms(how_many)
         if self.pooled:
             self.features.add_arms(how_many)
+            self._own = np.pad(self._own, ((0, 0), (0, how_many)))
         self.inner.add_arms(how_many)
         self.version += 1
 
     def add_columns(self, how_many: int = 1) -> None:
         """New feature columns: ignored like the others."""
-        self.given.add_columns(how_many)
+        self.given.add_columns(count("how_many", how_many))
         self.version += 1
 
     # -- saving --------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        own = {"n_tasks": self.n_tasks, "version": self.version}
+        own = {"n_tasks": self.n_tasks, "version": self.version, "own": self._own[: self.n_tasks].copy()}
         own |= {"given.n_arms": self.given.n_arms, "given.n_features": self.given.n_features}
         return own | {f"inner.{name}": value for name, value in self.inner.state().items()}
 
@@ -161,6 +177,7 @@ class ReducedBelief(Belief):
         self.inner.restore({name[6:]: value for name, value in state.items() if name.startswith("inner.")})
         self.n_observations, self.version = self.inner.n_observations, int(state["version"])
         if self.pooled:
+            self._own = np.array(state["own"], float)
             self.features = TaskFeatures(arms, arms, "by_arm")
             self.features.append(np.ones((int(state["n_tasks"]), 1)))
         else:
