@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.learning.variances import Expectations, Variances, WeakPrior, compound, em_step
+from metabandit.learning.variances import Expectations, Variances, WeakPrior, em_step, nearest_compound
 
 Array = np.ndarray[Any, Any]
 
@@ -70,8 +70,6 @@ def _extrapolate(zero: Variances, one: Variances, two: Variances, is_compound: b
     if not np.isfinite(leap).all() or np.abs(leap - z).max() > 8.0:
         return None
     made = two.from_log_vector(leap)
-    if is_compound:  # the extrapolated matrix has left the shape: take the nearest one of the shape
-        q, total, trace = len(made.task), float(made.task.sum()), float(np.trace(made.task))
-        pair = (total / q, (trace - total / q) / max(q - 1, 1))
-        made = replace(made, task=compound(*pair, q)) if min(pair) > 0.0 else two
+    if is_compound:  # the extrapolated matrix has left the shape
+        made = replace(made, task=nearest_compound(made.task))
     return made

@@ -125,6 +125,12 @@ def compound(first: float, rest: float, q: int) -> Array:
     return rest * np.eye(q) + (first - rest) / q * np.ones((q, q))
 
 
+def nearest_compound(matrix: Array) -> Array:
+    """The compound symmetric matrix with the same mean variance and mean covariance."""
+    q, along = len(matrix), float(matrix.sum()) / len(matrix)
+    return compound(along, (float(np.trace(matrix)) - along) / max(q - 1, 1), q)
+
+
 @dataclass(frozen=True)
 class Expectations:
     """What EM needs of the data given the present variances (maths.md a.5)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,14 @@ from metabandit.checking import count, finite, indices
 from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
 from metabandit.learning.empirical_bayes import fit
-from metabandit.learning.variances import SHARES, Expectations, Variances, WeakPrior, compound
+from metabandit.learning.variances import (
+    SHARES,
+    Expectations,
+    Variances,
+    WeakPrior,
+    compound,
+    nearest_compound,
+)
 from metabandit.models.base import Belief
 from metabandit.models.cells import Cells
 from metabandit.models.coefficients import Coefficients
@@ -251,7 +259,9 @@ class LinearBelief(Belief):
         if not variance.any():
             return
         if not isinstance(self.tasks, Cells):
-            raise InvalidInput("features", "<features that leave variance out>", "a diagonal task covariance with them")
+            raise InvalidInput(
+                "features", "<features that leave variance out>", "a diagonal task covariance with them"
+            )
         self.tasks.set_extra(tasks, np.repeat(variance[:, None], self.n_arms, axis=1))
 
     def advance(self, time: float = 1.0) -> None:
@@ -310,6 +320,8 @@ class LinearBelief(Belief):
             return []
         prior = prior or self._weak_prior()
         start = self.variances if self._next_fit > FIRST_FIT else self._guess(prior)
+        if self.learnable.task == "compound":  # a new arm came as an independent one
+            start = replace(start, task=nearest_compound(start.task))
         found = fit(start, self._expectations_at, prior, tolerance=tolerance)
         self.set_variances(found.variances)
         return found.trace
