@@ -105,6 +105,20 @@ def test_coef_is_the_law_of_f_at_the_cells(name):
     np.testing.assert_allclose(belief.coef.cov, cov[np.ix_(at, at)], atol=1e-8)
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_prior_from_metadata_is_that_of_a_new_task_with_the_same_metadata(name):
+    X, *data = random_data(3)
+    belief = filled(MODELS[name], X, *data)
+    mean, sd, worth = belief.prior_from_metadata(0)
+    twin_task = belief.posterior(belief.add_task(X[0]))
+    np.testing.assert_allclose(mean, twin_task.mean, atol=1e-9)
+    np.testing.assert_allclose(sd**2, np.diag(twin_task.cov), atol=1e-9)
+    np.testing.assert_allclose(worth, belief.noise / sd**2)
+    counts, means = belief.own_data(0)
+    assert counts.sum() == (data[0] == 0).sum()
+    assert (counts * means).sum() == pytest.approx(data[2][data[0] == 0].sum())
+
+
 def test_nothing_observed_is_the_prior():
     belief = MODELS["everything"].belief(K, P)
     i = belief.add_task([0.3, 0.1])

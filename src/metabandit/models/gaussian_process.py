@@ -37,7 +37,7 @@ class GaussianProcessModel:
     >>> here, near, far = belief.add_tasks([[0.0], [0.1], [9.0]])
     >>> belief.observe([here, here], [0, 0], [3.0, 2.0])
     >>> [round(float(belief.posterior(i).mean[0]), 3) for i in (here, near, far)]
-    [2.045, 1.757, 0.0]
+    [2.045, 1.76, 0.0]
     """
 
     kernel: Covariance | Coregionalised

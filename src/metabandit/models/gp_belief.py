@@ -12,7 +12,7 @@ from metabandit.checking import count, finite, indices
 from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
 from metabandit.models.base import Belief
-from metabandit.models.covariances import Coregionalised
+from metabandit.models.covariances import Coregionalised, Covariance
 from metabandit.models.features import TaskFeatures
 from metabandit.models.gaussian_process import GaussianProcessModel
 from metabandit.models.gp_cells import CellStatistics, summarise
@@ -145,7 +145,7 @@ class GaussianProcessBelief(Belief):
         return trace
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> Covariance:
         """The covariance function over metadata in force."""
         return self.process.prior.kernel
 
@@ -180,6 +180,16 @@ class GaussianProcessBelief(Belief):
     def log_evidence(self) -> float:
         """The exact log marginal likelihood of every reward seen."""
         return -0.5 * (self.n_observations * math.log(2.0 * math.pi) + self._settled.misfit)
+
+    def own_data(self, i: int) -> tuple[Array, Array]:
+        """How many rewards of every arm the task has, and their means : (K,), 0 where there are none."""
+        return self.data.counts[self.index(i)].copy(), self.data.means[self.index(i)].copy()
+
+    def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
+        """The mean and sd of r_i by its metadata and F alone, and what that is worth in rewards : (K,)."""
+        mean, cov = self._settled.moments(np.array([self.index(i)]), own=False)
+        var = np.diagonal(cov[0]) if cov.ndim == 3 else cov[0]
+        return mean[0], np.sqrt(var), self.noise / np.maximum(var, 1e-300)
 
     def posterior(self, i: int) -> Gaussian:
         mean, cov = self._settled.moments(np.array([self.index(i)]))
@@ -282,8 +292,8 @@ class GaussianProcessBelief(Belief):
         self._fitted = fitted if fitted.size else None
         if self._fitted is not None and self.learned.kernel:
             kernel = kernel.with_parameters(self.learned.unpack(self._fitted, kernel.parameters)[0])
-        k = len(arrays["noise"])
-        self.features = TaskFeatures(k, k * x.shape[1], "by_arm")
+        k, p = len(arrays["noise"]), x.shape[1]
+        self.features = TaskFeatures(k, k * p, "by_arm")
         self.features.append(x)
         self.data.restore(state)
         self.process = Process(Prior(kernel, **arrays), self.features, self.data)

@@ -207,10 +207,10 @@ class Part:
         open_[at >= 0] = self.basis.ranks[at[at >= 0]] > size
         return rows, semidefinite(rest * (open_[:, :, None] & open_[:, None, :]))
 
-    def given(self, tasks: Array, size: int) -> tuple[Array, Conditional]:
-        """L_i on the first `size` coordinates, and the law of r_i given these."""
+    def given(self, tasks: Array, size: int, own: bool = True) -> tuple[Array, Conditional]:
+        """L_i on the first `size` coordinates, and the law of r_i given these (and the task's own data)."""
         rows, rest = self.rows(tasks, size)
-        weights, gaps = self.statistics(tasks)
+        weights, gaps = (own * x for x in self.statistics(tasks))
         return rows, Conditional(self.prior.sigma + rest, weights, gaps)
 
     def own(self, u: Array) -> Array:
@@ -234,9 +234,9 @@ class Part:
         f = np.einsum("nkr,nr->nk", rows, np.broadcast_to(u, (len(tasks), u.shape[-1])))
         return self.prior.mean + given.mean(f), given.V
 
-    def moments(self, tasks: Array) -> tuple[Array, Array]:
-        """Mean (n, k) and covariance (n, k, k) of r_i given everything."""
-        rows, given = self.given(tasks, self.basis.size)
+    def moments(self, tasks: Array, own: bool = True) -> tuple[Array, Array]:
+        """Mean (n, k) and covariance (n, k, k) of r_i given everything, or by metadata and F alone."""
+        rows, given = self.given(tasks, self.basis.size, own)
         n, k = rows.shape[:2]
         half = self.precision.whiten((given.B @ rows).reshape(n * k, -1)).T.reshape(n, k, -1)
         cov = given.V + half @ np.swapaxes(half, 1, 2)

@@ -143,9 +143,9 @@ class Process:
             u[..., part.positions] = part.precision.draws(z[..., part.positions])
         return u
 
-    def moments(self, tasks: Array) -> tuple[Array, Array]:
-        """Mean and (co)variance of r_i given everything, as `_joined` says."""
-        return self._joined(tasks, lambda part, at: part.moments(tasks[at]))
+    def moments(self, tasks: Array, own: bool = True) -> tuple[Array, Array]:
+        """Mean and (co)variance of r_i given everything, or by metadata alone, as `_joined` says."""
+        return self._joined(tasks, lambda part, at: part.moments(tasks[at], own))
 
     def law(self, tasks: Array, u: Array) -> tuple[Array, Array]:
         """Mean and (co)variance of r_i given coordinates u : (d,) or (n, d), an earlier draw's or all."""
