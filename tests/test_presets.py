@@ -350,6 +350,21 @@ def test_contract_of_the_binary_baselines(name, check):
     check(BINARY_CASES[name])
 
 
+@pytest.mark.parametrize("name", presets.INTERCEPTS)
+def test_what_an_explanation_needs(name):
+    belief, _, (tasks, arms, _) = filled(
+        presets.make(name, gaussian(), paper_points()), np.random.default_rng(18)
+    )
+    mean, sd, worth = belief.prior_from_metadata(2)
+    i = belief.add_task(np.zeros((K, D)))
+    if name != "osfa":  # one size: no task is new
+        np.testing.assert_allclose(mean, belief.posterior(i).mean, rtol=1e-9)
+        np.testing.assert_allclose(sd, np.sqrt(np.diag(belief.posterior(i).cov)), rtol=1e-9)
+    np.testing.assert_allclose(worth * sd**2, 0.8, rtol=1e-12)
+    mine = np.ones(len(tasks), bool) if name == "osfa" else tasks == 2
+    np.testing.assert_array_equal(belief.own_data(2)[0], np.bincount(arms[mine], minlength=K))
+
+
 def test_the_layout_by_arm_is_ignored_too():
     preset = presets.make("meta-ts", gaussian(), paper_points())
     belief = preset.belief(K, 3 * K, "by_arm")
