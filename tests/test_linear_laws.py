@@ -205,12 +205,12 @@ def noise_fixed(belief: Any, rng: np.random.Generator) -> tuple[Array, Array]:
 def ranks(task_cov: Any, noise_var: Any, sampler: Sampler, seed: int) -> dict[str, Array]:
     """Ranks of the truth among posterior draws, for several questions to theta and r_0."""
     rng = np.random.default_rng(seed)
-    phi = rng.normal(size=(2, K, D))
+    phi = 0.3 * rng.normal(size=(2, K, D))
     root_theta, root_task = (
         np.linalg.cholesky(COEF),
         np.linalg.cholesky(task_cov * np.eye(K) if np.ndim(task_cov) == 0 else task_cov),
     )
-    tasks, arms = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 1, 0, 2])
+    tasks, arms = np.array([0, 0, 0, 1, 1]), np.array([0, 0, 0, 0, 2])
     model = LinearMixedModel(0.3, COEF, task_cov, noise_var)
     out: dict[str, list[int]] = {
         "theta": [],
@@ -234,7 +234,7 @@ def ranks(task_cov: Any, noise_var: Any, sampler: Sampler, seed: int) -> dict[st
             ("arm with data", r[0, 0], arms_drawn[:, 0]),
             ("arm without", r[0, 2], arms_drawn[:, 2]),
             ("best arm", r[0].max(), arms_drawn.max(axis=1)),
-            ("contrast", r[0, 0] - r[0, 1], arms_drawn[:, 0] - arms_drawn[:, 1]),
+            ("contrast", r[0, 1] - r[0, 2], arms_drawn[:, 1] - arms_drawn[:, 2]),
         ):
             out[name].append(int((drawn < truth).sum()))
     return {name: np.array(values) for name, values in out.items()}
