@@ -127,7 +127,7 @@ def test_a_flipped_bit_is_refused_or_harmless(tmp_path: Path) -> None:
         (tmp_path / "bad.mb").write_bytes(damaged)
         try:
             assert mb.load(tmp_path / "bad.mb").decide("u") == expected
-        except (mb.DamagedFile, NotImplementedError):
+        except mb.DamagedFile:
             refused += 1
     assert refused > 50
 

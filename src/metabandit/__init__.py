@@ -13,7 +13,8 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from metabandit import features, policies
-    from metabandit.bandit.bandit import Decisions, MultiTaskBandit
+    from metabandit.bandit.bandit import MultiTaskBandit
+    from metabandit.bandit.decisions import Decisions
     from metabandit.bandit.explanation import Explanation
     from metabandit.bandit.keeping import load
     from metabandit.errors import (
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
     from metabandit.types import Decision
 
 _HOMES = {
-    "bandit.bandit": ("Decisions", "MultiTaskBandit"),
+    "bandit.bandit": ("MultiTaskBandit",),
+    "bandit.decisions": ("Decisions",),
     "bandit.explanation": ("Explanation",),
     "bandit.keeping": ("load",),
     "errors": ("ConflictingReward", "DamagedFile", "InvalidInput", "MetabanditError", "MissingExtra", "UnknownName"),

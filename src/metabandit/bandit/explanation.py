@@ -127,10 +127,10 @@ def _explain_linear(bandit: MultiTaskBandit, belief: LinearBelief, i: int) -> Ex
     arms = _arms(bandit, i, found.prior.mean, sd, np.diagonal(found.own), worth, mean, np.sqrt(np.diagonal(cov)))
     heaviest = np.argsort(-found.size, kind="stable")[: 4 * SHOWN]
     weights = [
-        (bandit._tasks[j], float(found.size[j]), dict(zip(bandit.arms, found.others[j].tolist(), strict=True)))
+        (bandit._tasks.names[j], float(found.size[j]), dict(zip(bandit.arms, found.others[j].tolist(), strict=True)))
         for j in heaviest if found.size[j] > 0.0
     ]  # fmt: skip
-    return Explanation(bandit._tasks[i], arms, _features(bandit, i, found.coef.mean), weights, True)
+    return Explanation(bandit._tasks.names[i], arms, _features(bandit, i, found.coef.mean), weights, True)
 
 
 def _explain_by_coefficients(bandit: MultiTaskBandit, i: int) -> Explanation:
@@ -141,7 +141,7 @@ def _explain_by_coefficients(bandit: MultiTaskBandit, i: int) -> Explanation:
     mean, cov = belief.posterior(i)
     own_weight = counts / np.maximum(counts + worth, 1e-300)
     arms = _arms(bandit, i, prior_mean, prior_sd, own_weight, worth, mean, np.sqrt(np.diagonal(cov)))
-    return Explanation(bandit._tasks[i], arms, _features(bandit, i, belief.coef.mean), [], False)
+    return Explanation(bandit._tasks.names[i], arms, _features(bandit, i, belief.coef.mean), [], False)
 
 
 def _arms(
@@ -158,6 +158,8 @@ def _arms(
 def _features(bandit: MultiTaskBandit, i: int, theta: Array) -> list[tuple[str, str, float]]:
     """What each column adds to each arm's prior mean (on the model's own scale: logits, logs)."""
     names = bandit.features.coefficient_names(bandit.arms)
+    if len(theta) != len(names):  # a Gaussian process has no coefficients of columns
+        return []
     parts = bandit.belief.features.phi(i) * theta
     found = []
     for a, j in zip(*np.nonzero(parts), strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 
 from metabandit import policies
 from metabandit.bandit.bandit import MultiTaskBandit
+from metabandit.bandit.log import RECORD
 from metabandit.bandit.saving import read, write
 from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.features import Features, from_spec, load_covariances_with, make
@@ -23,15 +24,19 @@ load_covariances_with(Covariance.from_spec)  # features know covariances only by
 
 def save(bandit: MultiTaskBandit, path: str | os.PathLike[str]) -> None:
     """Everything the bandit is: what it was made of, what it believes, what it decided."""
-    refresh = bandit.refresh
+    refresh, log = bandit.refresh, bandit._log
     content: dict[str, Any] = {
-        "arms": bandit.arms, "active": bandit._active.copy(), "seed": str(bandit.seed), "tasks": bandit._tasks,
-        "digests": bandit._digests[: len(bandit._tasks)].copy(), "groups": bandit._groups,
+        "arms": bandit.arms, "active": bandit._arms.active.copy(), "seed": str(bandit.seed),
         "model": model_spec(bandit.model), "policy": bandit.policy.spec(), "features": bandit.features.spec(),
-        "refresh": [refresh.rule, refresh.amount, refresh.per_task], "decision_ids": bandit._log.texts,
+        "refresh": [refresh.rule, refresh.amount, refresh.per_task], "decision_ids": log.texts,
     }  # fmt: skip
-    parts = {"belief": bandit.belief.state(), "log": _columns_of(bandit._log.state()["records"])}
-    parts["draws"] = bandit._draws.state()
+    records = log.records[: log.size]
+    parts: dict[str, dict[str, Any]] = {
+        "belief": bandit.belief.state(),
+        "log": {name: np.ascontiguousarray(records[name]) for name in RECORD.names or ()},
+        "draws": bandit._draws.state(),
+        "tasks": bandit._tasks.state(),
+    }
     for part, state in parts.items():
         content |= {f"{part}/{name}": value for name, value in state.items()}
     write(path, content)
@@ -66,30 +71,14 @@ def _rebuilt(content: dict[str, Any], metadata: Any) -> MultiTaskBandit:
         arms, from_spec(content["features"], given), model_from_spec(content["model"]),
         policies.from_spec(content["policy"]), Refresh(rule, amount, per_task), int(content["seed"]),
     )  # fmt: skip
-    bandit._groups = {str(name): int(number) for name, number in content["groups"].items()}
+    bandit._tasks.restore(_part(content, "tasks"))
     bandit.belief.restore(_part(content, "belief"))
     bandit._draws.restore(_part(content, "draws"))
-    records = _part(content, "log")
-    bandit._log.restore(_records_of(records), content["decision_ids"])
-    bandit._active, bandit._digests = content["active"].astype(bool), content["digests"].astype(np.uint64)
-    bandit._tasks = list(content["tasks"])
-    bandit._task_index = {task: i for i, task in enumerate(bandit._tasks)}
+    bandit._log.restore(_part(content, "log"), content["decision_ids"])
+    bandit._arms.active = content["active"].astype(bool)
     return bandit
 
 
 def _part(content: dict[str, Any], part: str) -> dict[str, Any]:
     prefix = part + "/"
     return {name[len(prefix) :]: value for name, value in content.items() if name.startswith(prefix)}
-
-
-def _columns_of(records: Array) -> dict[str, Array]:
-    return {name: np.ascontiguousarray(records[name]) for name in records.dtype.names or ()}
-
-
-def _records_of(columns: dict[str, Array]) -> Array:
-    from metabandit.bandit.log import RECORD
-
-    records = np.zeros(len(columns["task"]), RECORD)
-    for name in RECORD.names or ():
-        records[name] = columns[name]
-    return records

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.errors import InvalidInput, UnknownName
+from metabandit.errors import ConflictingReward, InvalidInput, UnknownName
 from metabandit.models.features import grown
 from metabandit.types import Decision
 
@@ -67,8 +67,24 @@ class DecisionLog:
             return array.astype(np.int64).reshape(-1)
         return np.array([self.place(decision) for decision in decisions], np.int64)
 
-    def state(self) -> dict[str, Array]:
-        return {"records": self.records[: self.size].copy()}
+    def sorted_out(self, places: Array, values: Array, spans: Array, amend: bool) -> tuple[Array, Array]:
+        """Which of these rewards are new and which amend; a conflict is refused."""
+        old, old_spans = self.records["reward"][places], self.records["exposure"][places]
+        first = np.zeros(len(places), bool)
+        _, where, back = np.unique(places, return_index=True, return_inverse=True)
+        first[where] = True
+        repeated = ~first & ((values != values[where][back]) | (spans != spans[where][back]))
+        known = ~np.isnan(old)
+        differs = known & ((old != values) | (old_spans != spans))
+        if repeated.any() or (differs.any() and not amend):
+            j = int(np.flatnonzero(repeated | differs)[0])
+            other = float(old[j]) if differs[j] else float(values[where][back][j])
+            raise ConflictingReward("reward", float(values[j]), f"{other!r}, given for the same decision; or amend=True")
+        return np.flatnonzero(first & ~known), np.flatnonzero(first & differs)
 
-    def restore(self, records: Array, texts: dict[str, int]) -> None:
-        self.records, self.size, self.texts = records.astype(RECORD), len(records), dict(texts)
+    def restore(self, columns: dict[str, Array], texts: dict[str, int]) -> None:
+        """Become the log whose records had these columns."""
+        self.size, self.texts = len(columns["task"]), dict(texts)
+        self.records = np.zeros(self.size, RECORD)
+        for name in RECORD.names or ():
+            self.records[name] = columns[name]

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 import os
+import struct
 import tempfile
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,11 @@ import numpy as np
 from metabandit.errors import DamagedFile
 
 FORMAT, VERSION = "metabandit", 1
+# What reading a damaged archive can raise: a flipped bit may claim encryption, another compression, a huge array.
+DAMAGE = (
+    zipfile.BadZipFile, zlib.error, msgspec.DecodeError, KeyError, EOFError, ValueError, RuntimeError, MemoryError,
+    OverflowError, struct.error,
+)  # fmt: skip
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes, whenever it is saved
 
 
@@ -58,9 +65,9 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
                     with archive.open(name) as part:
                         content[name[:-4]] = np.lib.format.read_array(part, allow_pickle=False)
                         part.read()  # to the end, so that the checksum is verified
-    except (zipfile.BadZipFile, KeyError, EOFError, ValueError, msgspec.DecodeError) as error:
-        if isinstance(error, DamagedFile):
-            raise
+    except DamagedFile:
+        raise
+    except DAMAGE as error:
         raise DamagedFile(f"{path}: not a metabandit file, or damaged ({error})") from error
     return content
 

@@ -113,16 +113,17 @@ class Belief(ABC):
     def _data(self, i: Any, arm: Any, reward: Any) -> tuple[Array, Array, Array]:
         if type(i) is int and type(arm) is int and type(reward) is float and math.isfinite(reward):
             if 0 <= i < self.n_tasks and 0 <= arm < self.n_arms:  # the checks below, for one interaction, quickly
-                return np.array([i]), np.array([arm]), self._check_rewards(np.array([reward]))
+                return np.array([i]), np.array([arm]), self.check_rewards(np.array([reward]))
         tasks = indices("i", i, self.n_tasks, "task")
         arms = indices("arm", arm, self.n_arms, "arm")
         rewards = np.atleast_1d(finite("reward", reward))
         if not (tasks.shape == arms.shape == rewards.shape):
             given = f"<{len(tasks)} tasks, {len(arms)} arms and {rewards.size} rewards>"
             raise InvalidInput("i, arm, reward", given, "scalars, or arrays of equal length")
-        return tasks, arms, self._check_rewards(rewards)
+        return tasks, arms, self.check_rewards(rewards)
 
-    def _check_rewards(self, rewards: Array) -> Array:
+    def check_rewards(self, rewards: Array) -> Array:
+        """The rewards, or InvalidInput where the model cannot have produced one."""
         return rewards
 
     def index(self, i: Any) -> int:
@@ -183,6 +184,16 @@ class Belief(ABC):
         return np.array([self.law(i, self.draw(rng)).sample(rng) for _ in range(size)]).reshape(
             size, self.n_arms
         )
+
+    # -- explaining ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def own_data(self, i: int) -> tuple[Array, Array]:
+        """The task's own rewards by arm: how many (K,), and their mean (K,), 0 where there is none."""
+
+    @abstractmethod
+    def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
+        """r_i from its metadata and the other tasks' data: mean (K,), sd (K,), and how many pulls it is worth (K,)."""
 
     # -- growth ----------------------------------------------------------------------------------------------
 

@@ -77,7 +77,7 @@ def _weights(belief: LinearBelief, i: int, b: Array) -> tuple[Array, Array]:
             np.add.at(size, tasks, np.abs(weights).sum(axis=1))
     else:
         for j in np.flatnonzero(belief.tasks.counts[: belief.n_tasks].any(axis=1)):
-            weights = (left @ belief.features.phi(j).T @ belief.tasks.b[j].T @ belief.tasks.g[j]).T
+            weights = (left @ belief.features.phi(int(j)).T @ belief.tasks.b[j].T @ belief.tasks.g[j]).T
             others[j], size[j] = weights.sum(axis=0), np.abs(weights).sum()
     others[i], size[i] = 0.0, 0.0
     return others, size

@@ -1,0 +1,87 @@
+"""The arms by name: which there are, which can be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from metabandit.errors import InvalidInput, UnknownName
+
+Array = np.ndarray[Any, Any]
+
+
+class Arms:
+    """Names, their numbers, and whether each is active; retired arms keep their number."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = _checked(names)
+        self.index = {arm: a for a, arm in enumerate(self.names)}
+        self.active = np.ones(len(self.names), bool)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def number(self, arm: Any) -> int:
+        """The number of a known arm."""
+        index = self.index.get(arm) if isinstance(arm, str) else None
+        if index is None:
+            raise UnknownName("arm", arm, f"one of {self.names}")
+        return index
+
+    def check_new(self, arm: Any) -> None:
+        """Refuse a name that is taken or is no name."""
+        _checked([*self.names, arm])
+
+    def add(self, arm: str) -> None:
+        self.index[arm] = len(self.names)
+        self.names.append(arm)
+        self.active = np.append(self.active, True)
+
+    @property
+    def active_names(self) -> list[str]:
+        return [arm for arm, active in zip(self.names, self.active, strict=True) if active]
+
+    def retire(self, arm: str) -> None:
+        if self.active_names == [arm]:
+            raise InvalidInput("arm", arm, "an arm that is not the last active one")
+        self.active[self.number(arm)] = False
+
+    def mask(self, eligible: Sequence[str] | None) -> Array | None:
+        """The arms that may be chosen : (K,); None when all may."""
+        if eligible is None:
+            return None if self.active.all() else self.active
+        if isinstance(eligible, str):
+            raise InvalidInput("eligible", eligible, "a list of arms")
+        mask = np.zeros(len(self.names), bool)
+        mask[[self.number(arm) for arm in eligible]] = True
+        mask &= self.active
+        if not mask.any():
+            raise InvalidInput("eligible", eligible, f"at least one of the active arms {self.active_names}")
+        return mask
+
+    def masks(self, eligible: Any, n: int) -> Array | None:
+        """The same for n decisions : (n, K), from a list of arms for each or a boolean array."""
+        if eligible is None:
+            return None if self.active.all() else np.tile(self.active, (n, 1))
+        if len(eligible) != n:
+            raise InvalidInput("eligible", f"<{len(eligible)} entries>", f"one for each of {n} tasks")
+        if isinstance(eligible, np.ndarray) and eligible.dtype == bool and eligible.shape == (n, len(self.names)):
+            masks: Array = eligible & self.active
+            if not masks.any(axis=1).all():
+                raise InvalidInput("eligible", "<a row without an active arm>", "at least one active arm for each")
+            return masks
+        return np.array([self.active if arms is None else self.mask(arms) for arms in eligible])
+
+
+def _checked(arms: Iterable[str]) -> list[str]:
+    if isinstance(arms, str):
+        raise InvalidInput("arms", arms, "a list of names")
+    names = list(arms)
+    if not names or not all(isinstance(arm, str) and arm for arm in names):
+        raise InvalidInput("arms", names, "at least one name, each a text, not empty")
+    if len(set(names)) < len(names):
+        twice = next(arm for arm in names if names.count(arm) > 1)
+        raise InvalidInput("arms", twice, "different names")
+    return names
