@@ -55,37 +55,48 @@ class Slopes(NamedTuple):
     """by log c, for noise variances c sigma^2"""
 
 
-def evidence(prior: Prior, data: Observed) -> tuple[float, Slopes]:
-    """log p(rewards) and its derivatives (maths.md, c). O(M^3).
+def evidence(prior: Prior, data: Observed, of_kernel: bool = True) -> tuple[float, Slopes]:
+    """log p(rewards) and its derivatives, by the kernel's parameters only if asked for. O(M^3).
 
     Written with I + W^1/2 G W^1/2, whose eigenvalues are at least 1, so that singular covariances and tiny
     noise need no care.
     """
-    from scipy.linalg import cho_solve
-
     noise = prior.noise[data.arms]
     shared = prior.arm_cov[np.ix_(data.arms, data.arms)]
     effects = prior.sigma[np.ix_(data.arms, data.arms)] * (data.tasks[:, None] == data.tasks)
     half = np.sqrt(data.counts / noise)
     inner = (prior.kernel.matrix(data.X, data.X) * shared + effects) * np.outer(half, half)
     inner[np.diag_indices_from(inner)] += 1.0
-    try:
-        lower = np.linalg.cholesky(inner)
-    except np.linalg.LinAlgError:  # noise too small against the rest for the 1s on the diagonal to be seen
-        return -math.inf, Slopes(np.zeros(len(prior.kernel.parameters)), 0.0, 0.0)
-    inverse = cho_solve((lower, True), np.eye(len(half)), check_finite=False)
+    log_det, inverse = inverted(inner)
+    kernel = np.zeros(len(prior.kernel.parameters))
+    if inverse is None:  # noise too small against the rest for the 1s on the diagonal to be seen
+        return -math.inf, Slopes(kernel, 0.0, 0.0)
     white = half * data.gaps
     solved = inverse @ white
     within = float((data.within / prior.noise).sum())
     n = float(data.counts.sum())
-    log_det = 2.0 * float(np.log(np.diagonal(lower)).sum()) + float(data.counts @ np.log(noise))
+    log_det += float(data.counts @ np.log(noise))
     value = -0.5 * (n * math.log(2.0 * math.pi) + log_det + within + float(white @ solved))
 
     pull = np.outer(half, half) * (np.outer(solved, solved) - inverse)  # alpha alpha' - S^-1
-    kernel = [0.5 * float((pull * shared * g).sum()) for g in prior.kernel.gradients(data.X, data.X)]
-    task = 0.5 * float((pull * effects).sum())
+    task = 0.5 * float(np.vdot(pull, effects))
+    if of_kernel:
+        pull *= shared
+        kernel = np.array([0.5 * float(np.vdot(pull, g)) for g in prior.kernel.gradients(data.X, data.X)])
     by_noise = float((solved * solved - np.diagonal(inverse)).sum()) - (n - len(half)) + within
-    return value, Slopes(np.array(kernel), task, 0.5 * by_noise)
+    return value, Slopes(kernel, task, 0.5 * by_noise)
+
+
+def inverted(matrix: Array) -> tuple[float, Array | None]:
+    """log |matrix| and matrix^-1 of a positive definite matrix; None when it is not, in floating point."""
+    from scipy.linalg.lapack import dpotrf, dpotri
+
+    lower, failed = dpotrf(matrix, lower=1, clean=1)
+    if failed:
+        return math.nan, None
+    log_det = 2.0 * float(np.log(np.diagonal(lower)).sum())
+    half = dpotri(lower, lower=1)[0]  # its lower triangle: a third of the work of solving for it
+    return log_det, half + np.tril(half, -1).T
 
 
 @dataclass(frozen=True)
@@ -151,7 +162,7 @@ class Objective:
         slope = self.learned.pack(*slopes)
         prior = self.prior_at(vector)
         for arms, data in self.seen:
-            of_part, part_slopes = evidence(prior.of(arms), data)
+            of_part, part_slopes = evidence(prior.of(arms), data, self.learned.kernel)
             value += of_part
             slope = slope + self.learned.pack(*part_slopes)
         return value, slope

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,27 +38,22 @@ class Radial(Covariance):
         raise NotImplementedError
 
     def matrix(self, X: Array, Y: Array) -> Array:
-        return self.profile(np.sum(self._squares(X, Y), axis=0))
+        return self.profile(reduce(np.add, self._squares(X, Y)))
 
     def diagonal(self, X: Array) -> Array:
         return np.ones(len(X))
 
     def gradients(self, X: Array, Y: Array) -> list[Array]:
         squares = self._squares(X, Y)
-        total = np.sum(squares, axis=0)
+        total = reduce(np.add, squares)
         slope = -2.0 * self.slope(total)
-        return (
-            [slope * total]
-            if isinstance(self.length_scale, float)
-            else [slope * square for square in squares]
-        )
+        return [slope * total] if isinstance(self.length_scale, float) else [slope * s for s in squares]
 
     def _squares(self, X: Array, Y: Array) -> list[Array]:
         # Differences, column by column: equal rows are at distance exactly 0, whatever their size.
         scales = self._scales(X.shape[1])
-        return [((X[:, j, None] - Y[None, :, j]) / scales[j]) ** 2 for j in range(X.shape[1])] or [
-            np.zeros((len(X), len(Y)))
-        ]
+        pairs = zip((X / scales).T, (Y / scales).T, strict=True)
+        return [np.subtract.outer(x, y) ** 2 for x, y in pairs] or [np.zeros((len(X), len(Y)))]
 
     def _scales(self, p: int) -> Array:
         if not self.fits(p):
