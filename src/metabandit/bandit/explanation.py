@@ -158,7 +158,7 @@ def _arms(
 def _features(bandit: MultiTaskBandit, i: int, theta: Array) -> list[tuple[str, str, float]]:
     """What each column adds to each arm's prior mean (on the model's own scale: logits, logs)."""
     names = bandit.features.coefficient_names(bandit.arms)
-    if len(theta) != len(names):  # a Gaussian process has no coefficients of columns
+    if len(theta) != len(names):  # coefficients of the arms alone, or a Gaussian process, which has none
         return []
     parts = bandit.belief.features.phi(i) * theta
     found = []

@@ -18,8 +18,9 @@ def model_from_spec(spec: dict[str, Any]) -> Any:
     from metabandit.models.gamma_log import GammaLogModel
     from metabandit.models.gaussian_process import GaussianProcessModel
     from metabandit.models.linear import LinearMixedModel
+    from metabandit.models.presets import Preset
 
-    kinds = (LinearMixedModel, BetaLogisticModel, GammaLogModel, GaussianProcessModel)
+    kinds = (LinearMixedModel, BetaLogisticModel, GammaLogModel, GaussianProcessModel, Preset)
     rest = dict(spec)
     kind = {k.__name__: k for k in kinds}.get(str(rest.pop("kind", None)))
     if kind is None:

@@ -187,13 +187,13 @@ class Belief(ABC):
 
     # -- explaining ----------------------------------------------------------------------------------------
 
-    @abstractmethod
     def own_data(self, i: int) -> tuple[Array, Array]:
         """The task's own rewards by arm: how many (K,), and their mean (K,), 0 where there is none."""
+        raise InvalidInput("belief", f"<{type(self).__name__}>", "a belief that can be explained")
 
-    @abstractmethod
     def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
         """r_i from its metadata and the other tasks' data: mean (K,), sd (K,), and how many pulls it is worth (K,)."""
+        raise InvalidInput("belief", f"<{type(self).__name__}>", "a belief that can be explained")
 
     # -- growth ----------------------------------------------------------------------------------------------
 

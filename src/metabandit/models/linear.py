@@ -13,6 +13,7 @@ from metabandit.learning.variances import SHAPES, Learnable, compound
 
 if TYPE_CHECKING:
     from metabandit.models.linear_belief import LinearBelief
+    from metabandit.models.particles import ParticleBelief
 
 Array = np.ndarray[Any, Any]
 
@@ -168,7 +169,7 @@ class LinearMixedModel:
         layout: str = "given",
         n_effects: int | None = None,
         groups: Any = None,
-    ) -> LinearBelief:
+    ) -> LinearBelief | ParticleBelief:
         """An empty belief.
 
         layout : "given": tasks come with Phi (K, d); "by_arm": with x (p,), and every arm has its own

@@ -100,6 +100,15 @@ class LinearBelief(Belief):
         counts, weights = self.tasks.counts[i].copy(), np.diagonal(self.tasks.g[i])
         return counts, np.divide(self.tasks.h[i], weights, out=np.zeros_like(weights), where=weights > 0)
 
+    def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
+        from metabandit.models.influence import influence  # it needs this class
+
+        prior = influence(self, i).prior
+        sd = np.sqrt(np.diagonal(prior.cov))
+        noise = self._mean_scale() * self.tasks.noise
+        worth = np.divide(noise, sd**2, out=np.full(len(sd), np.inf), where=sd > 0)
+        return prior.mean, sd, worth
+
     def _check_groups(self, groups: Any) -> Array:
         f = self.features
         if groups is None:
