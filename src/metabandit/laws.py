@@ -37,6 +37,12 @@ class Draw(np.ndarray[Any, Any]):
 
     `others` holds, by name, a sampled noise variance, dispersion or particle; it is empty when those are
     known. A batch of draws has shape (n, d), and its others have shape (n,).
+
+    >>> import numpy as np, metabandit as mb
+    >>> model = mb.LinearMixedModel(coef_cov=1.0, task_cov=0.5, noise_var=mb.InverseGamma(3.0, 2.0))
+    >>> draw = model.belief(n_arms=2, n_features=4).draw(np.random.default_rng(1))
+    >>> draw.shape, list(draw.others)
+    ((4,), ['noise_var'])
     """
 
     others: dict[str, Any]
