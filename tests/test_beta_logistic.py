@@ -102,13 +102,17 @@ def test_products_that_would_underflow():
     assert got == pytest.approx(exact, rel=1e-12)
 
 
+def plain(function):
+    return getattr(function, "py_func", function)
+
+
 def test_kernels_without_compilation():
     """The kernels are plain Python too: the same numbers come out."""
     cells, psi = np.array([[14.0, 3.0], [0.0, 2.0]]), 0.3
     eta, out = np.array([0.7, -2.0]), np.empty((4, 2))
-    rest, powers = kernel.later_powers.py_func(0.2, psi, 14.0)
+    rest, powers = plain(kernel.later_powers)(0.2, psi, 14.0)
     assert (rest, powers) == pytest.approx(kernel.later_powers(0.2, psi, 14.0), rel=1e-13)
-    value, slope = kernel.derivatives.py_func(eta, cells, psi, out)
+    value, slope = plain(kernel.derivatives)(eta, cells, psi, out)
     again = np.empty((4, 2))
     assert (value, slope) == pytest.approx(kernel.derivatives(eta, cells, psi, again), rel=1e-13)
     assert out == pytest.approx(again, rel=1e-13)
@@ -265,6 +269,32 @@ def test_kept_chain_gives_moments(rng):
     assert sample.shape == (4000, 1)
     assert sample.mean() == pytest.approx(weights @ r_mean, rel=0.1)
     assert belief.sample(0, rng).shape == (1,)
+
+
+def test_prior_from_metadata_leaves_the_task_out(rng):
+    """What is believed of a task without its own rewards = of its twin that never had any."""
+    for dispersion in (0.3, "drawn"):
+        model = BetaLogisticModel(0.0, 1.0, dispersion)
+        belief, _, _, (phi, tasks, arms, rewards) = simulated(rng, model, 10, 2, 2, 200)
+        other = model.belief(2, 2)
+        other.add_tasks(phi)
+        others = tasks != 4
+        other.observe(tasks[others], arms[others], rewards[others])
+        mean, sd, worth = belief.prior_from_metadata(4)
+        means, sds = other.moments(np.array([4]))
+        assert mean == pytest.approx(means[0], abs=0.03)
+        assert sd == pytest.approx(sds[0], rel=0.1)
+        assert ((worth > 0) & (worth < 30)).all()
+        counts, average = belief.own_data(4)
+        assert counts.sum() == (tasks == 4).sum()
+        assert counts @ average == pytest.approx(rewards[tasks == 4].sum())
+    known = BetaLogisticModel(0.5, 0.0, 0.25).belief(1, 1)
+    known.add_task(np.ones((1, 1)))
+    known.observe([0] * 6, [0] * 6, [1, 1, 1, 0, 0, 1])
+    mean, _, worth = known.prior_from_metadata(0)
+    assert worth[0] == pytest.approx(4.0)  # 1 / psi
+    shrunk = (6 * 4 / 6 + worth[0] * mean[0]) / (6 + worth[0])
+    assert shrunk == pytest.approx(known.posterior(0).mean[0])
 
 
 def test_dispersion_drawn_with_the_coefficients(rng):

@@ -158,6 +158,20 @@ def test_moments_of_the_rate(rng):
     assert (law.shape[0], law.rate[0]) == (2.0, 5.0)
 
 
+def test_prior_from_metadata_and_own_data():
+    belief = GammaLogModel(0.5, 0.0, 0.25).belief(2, 1)
+    belief.add_task(np.ones((2, 1)))
+    belief.observe([0, 0], [0, 0], [3, 4], [2.0, 1.5])
+    mean, sd, worth = belief.prior_from_metadata(0)
+    assert mean == pytest.approx(np.full(2, math.exp(0.5)))
+    assert sd == pytest.approx(0.5 * mean)
+    exposure, average = belief.own_data(0)
+    assert exposure.tolist() == [3.5, 0.0]
+    assert average.tolist() == [2.0, 0.0]
+    shrunk = (exposure * average + worth * mean) / (exposure + worth)
+    assert shrunk == pytest.approx(belief.posterior(0).mean)
+
+
 def test_learned_dispersion_is_the_best_of_the_exact_evidence(rng):
     belief, _, _, _ = simulated(rng, GammaLogModel(dispersion=None, refit=0.0), 60, 2, 1, 500)
     phi = belief.features.phis(np.arange(60)).reshape(-1, 1)

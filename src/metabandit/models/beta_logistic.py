@@ -59,7 +59,7 @@ class BetaLogisticBelief(CollapsedBelief):
     reward = "binary"
     family = BetaBernoulli()
 
-    def _check_rewards(self, rewards: Array) -> Array:
+    def check_rewards(self, rewards: Array) -> Array:
         bad = rewards[(rewards != 0.0) & (rewards != 1.0)]
         if len(bad):
             raise InvalidInput("reward", float(bad[0]), "0 or 1")

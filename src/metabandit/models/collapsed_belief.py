@@ -129,7 +129,7 @@ class CollapsedBelief(Belief):
     @property
     def mode(self) -> Array:
         """theta : (d,) where the posterior density is highest, at the present dispersion."""
-        return self.coefs.theta(self.coefs.current().xi)
+        return self.coefs.theta(self.coefs.mode_xi(self.coefs.current()))
 
     def posterior(self, i: int) -> Gaussian:
         """r_i given everything: mean (K,), cov (K, K), averaged over the kept draws of theta."""
@@ -154,6 +154,20 @@ class CollapsedBelief(Belief):
         eta = self.features.phis(tasks) @ np.asarray(kept).T
         law = self.family.law(eta, self.counts[tasks][:, :, None, :], np.asarray(self._dispersion_of(kept)))
         return law.mean, law.sd**2
+
+    def own_data(self, i: int) -> tuple[Array, Array]:
+        """The task's own rewards by arm: how many (or how much exposure) (K,), and their mean (K,)."""
+        return self.family.own(self.counts[self.index(i)])
+
+    def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
+        """r_i given the data of all other tasks: mean (K,), sd (K,), and how many rewards it is worth (K,)."""
+        i = self.index(i)
+        _, chains, _ = self.coefs.chains(Stream(KEPT_KEY), KEPT // sampling.CHAINS, without=i)
+        thetas = self.coefs.as_draw(chains.reshape(KEPT, chains.shape[2]))
+        eta = self.features.phi(i) @ np.asarray(thetas).T
+        law = self.family.law(eta, np.zeros((1, 1, 2)), np.asarray(self._dispersion_of(thetas)))
+        mean, var = law.mean.mean(axis=1), (law.sd**2).mean(axis=1) + law.mean.var(axis=1)
+        return mean, np.sqrt(var), self.family.worth(mean, var)
 
     @property
     def information(self) -> float:
@@ -182,13 +196,13 @@ class CollapsedBelief(Belief):
     # -- saving --------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Arrays and numbers; belief.restore(state) continues bit for bit."""
+        """Arrays and numbers; belief.restore(state) continues bit for bit, also in a belief of another shape."""
         return {
             "n_arms": self.n_arms,
             "n_features": self.n_features,
             "n_tasks": self.n_tasks,
             "rows": self.features.rows[: self.n_tasks].copy(),
-            "coefs": self.coefs.state(),
+            **self.coefs.state(),
             "version": self.version,
             "n_observations": self.n_observations,
         }
@@ -201,6 +215,6 @@ class CollapsedBelief(Belief):
         self.features.append(
             np.array(state["rows"], float).reshape(int(state["n_tasks"]), self.features.row_width)
         )
-        self.coefs.restore(state["coefs"], self.features)
+        self.coefs.restore(state, self.features)
         self.version, self.n_observations = int(state["version"]), int(state["n_observations"])
         self._kept = None

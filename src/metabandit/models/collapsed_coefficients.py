@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 PILOT_KEY = 0x70696C6F  # its random numbers are fixed, so that the method is a function of the data
 FEW = (
-    16  # more rewards at once than this, and than cells: a Newton step is cheaper than the filter, and better
+    16  # more rewards at once than this and than cells: a Newton step is cheaper than the filter, and better
 )
 
 
@@ -31,6 +31,9 @@ class CollapsedCoefficients:
 
     `mean` : (q,) and `cov` : (q, q) are the online filter's. They are all that the sampler "filter" knows of
     xi, and where Newton's method starts otherwise. All else is worked out when asked for after a change.
+
+    Coordinates about which there are data are busy; the rest are N(0, 1) still, and drawn without more ado. What
+    is believed of the old coefficients is therefore not touched at all when new ones are added.
     """
 
     def __init__(self, model: CollapsedModel, family: Family, features: TaskFeatures) -> None:
@@ -42,7 +45,11 @@ class CollapsedCoefficients:
         self.n = 0  # observations
         self.fitted = 0  # observations when the dispersion and the method were last chosen
         self.step = 0.0  # of the leapfrog; 0: the independence sampler does
+        self._forget()
+
+    def _forget(self) -> None:
         self._mode: Mode | None = None
+        self._busy: Array | None = None
 
     @property
     def exact(self) -> bool:
@@ -88,20 +95,35 @@ class CollapsedCoefficients:
 
     def _changed(self, how_many: int, anchor: bool) -> None:
         self.n += how_many
-        self._mode = None
+        self._forget()
         if not self.exact and (anchor or self._due()):
             self._anchor(self._solve())
 
     # -- the mode ------------------------------------------------------------------------------------------
 
-    def posterior(self, psi: float | None) -> Posterior:
-        """The posterior at a dispersion, or jointly with it."""
-        return Posterior(self.family, self.table.x, self.table.offsets, self.table.gathered(), psi)
+    @property
+    def busy(self) -> Array:
+        """The coordinates about which there are data : (b,)."""
+        if self._busy is None:
+            self._busy = self.table.coordinates()
+        return self._busy
+
+    def posterior(self, psi: float | None, without: int | None = None) -> Posterior:
+        """The posterior of the busy coordinates at a dispersion, or with None jointly with it.
+
+        With `without`, given the data of all tasks but that one.
+        """
+        x = self.table.x if len(self.busy) == self.prior.rank else self.table.x[:, self.busy]
+        counts = self.table.gathered()
+        if without is not None:
+            counts[self.table.cells // self.table.counts.shape[1] == without] = 0.0
+        return Posterior(self.family, x, self.table.offsets, counts, psi)
 
     def current(self) -> Mode:
-        """The mode given the data."""
+        """The mode given the data, of the busy coordinates."""
         if self._mode is None:
-            self._mode = self._solve() if self.exact else self.posterior(self.dispersion).mode(self.mean)
+            start = self.mean[self.busy]
+            self._mode = self._solve() if self.exact else self.posterior(self.dispersion).mode(start)
             if self.exact:
                 self._anchor(self._mode)
         return self._mode
@@ -111,14 +133,14 @@ class CollapsedCoefficients:
 
     def _solve(self) -> Mode:
         """The mode; when due, the dispersion and the sampling method are chosen anew."""
-        posterior = self.posterior(self.dispersion)
+        posterior, warm = self.posterior(self.dispersion), self.mean[self.busy]
         if not self._due():
-            return posterior.mode(self.mean)
+            return posterior.mode(warm)
         mode = None
         if self.model.known_dispersion is None:
             start = self.learned.log_psi if self.fitted else None
-            self.learned, mode = learn_dispersion(posterior, self.mean, start)
-        mode = mode or posterior.mode(self.mean)
+            self.learned, mode = learn_dispersion(posterior, warm, start)
+        mode = mode or posterior.mode(warm)
         self.fitted = self.n
         if self.exact:
             self._choose_method(mode)
@@ -130,13 +152,19 @@ class CollapsedCoefficients:
         self.step = 0.0 if good else sampling.tuned_step(target, proposal, Stream(PILOT_KEY))
 
     def _anchor(self, mode: Mode) -> None:
-        self.mean = mode.xi.copy()
-        self.cov = mode.root @ mode.root.T
+        self.mean, self.cov = self.mode_xi(mode), np.eye(self.prior.rank)
+        self.cov[np.ix_(self.busy, self.busy)] = mode.root @ mode.root.T
 
-    def _target(self, mode: Mode) -> tuple[Posterior, sampling.Proposal]:
+    def mode_xi(self, mode: Mode) -> Array:
+        """The mode of all of xi : (q,)."""
+        xi = np.zeros(self.prior.rank)
+        xi[self.busy] = mode.xi
+        return xi
+
+    def _target(self, mode: Mode, without: int | None = None) -> tuple[Posterior, sampling.Proposal]:
         if self.drawn:
-            return self.posterior(None), laplace(mode, self.learned)
-        return self.posterior(mode.psi), laplace(mode)
+            return self.posterior(None, without), laplace(mode, self.learned)
+        return self.posterior(mode.psi, without), laplace(mode)
 
     @property
     def information(self) -> float:
@@ -155,22 +183,44 @@ class CollapsedCoefficients:
             return self._filtered(rng, 1).reshape(-1)
         target, proposal = self._target(self.current())
         if self.step:
-            return sampling.hamiltonian_draw(target, proposal, rng, self.step)[0]
-        return sampling.metropolis_draw(target, proposal, rng)[0]
+            point, _ = sampling.hamiltonian_draw(target, proposal, rng, self.step)
+        else:
+            point, _ = sampling.metropolis_draw(target, proposal, rng)
+        return self._with_idle(point, rng)
 
-    def chains(self, rng: Random, length: int) -> tuple[str, Array, float]:
-        """The method, draws (CHAINS, length, q or q + 1), and the acceptance rate."""
-        if not self.exact:
+    def chains(self, rng: Random, length: int, without: int | None = None) -> tuple[str, Array, float]:
+        """The method, draws (CHAINS, length, q or q + 1), and the acceptance rate.
+
+        With `without`, given the data of all tasks but that one; exact for any sampler.
+        """
+        if not self.exact and without is None:
             points = self._filtered(rng, sampling.CHAINS * length)
             return "filter", points.reshape(sampling.CHAINS, length, self.prior.rank), 1.0
-        target, proposal = self._target(self.current())
+        mode = self.current()
+        if without is not None:
+            mode = self.posterior(self.dispersion, without).mode(mode.xi)
+        target, proposal = self._target(mode, without)
         if self.step:
-            return "hamiltonian", *sampling.hamiltonian_chains(target, proposal, rng, length, self.step)
-        return "metropolis", *sampling.metropolis_chains(target, proposal, rng, length)
+            chains, rate = sampling.hamiltonian_chains(target, proposal, rng, length, self.step)
+        else:
+            chains, rate = sampling.metropolis_chains(target, proposal, rng, length)
+        return "hamiltonian" if self.step else "metropolis", self._with_idle(chains, rng), rate
+
+    def _with_idle(self, points: Array, rng: Random) -> Array:
+        """Draws (..., q or q + 1) from those of the busy coordinates (..., b or b + 1)."""
+        q, b = self.prior.rank, len(self.busy)
+        if q == b:
+            return points
+        idle = np.setdiff1d(np.arange(q), self.busy)
+        full = np.empty((*points.shape[:-1], q + points.shape[-1] - b))
+        full[..., self.busy], full[..., q:] = points[..., :b], points[..., b:]
+        # A coordinate at a time, so that those of old coefficients keep their numbers when there are new ones.
+        full[..., idle] = np.moveaxis(np.asarray(rng.standard_normal((len(idle), *points.shape[:-1]))), 0, -1)
+        return full
 
     def _filtered(self, rng: Random, size: int) -> Array:
-        z = np.asarray(rng.standard_normal((size, self.prior.rank)))
-        points: Array = self.mean + z @ np.linalg.cholesky(self.cov).T
+        z = np.asarray(rng.standard_normal((self.prior.rank, size)))
+        points: Array = self.mean + z.T @ np.linalg.cholesky(self.cov).T
         return points
 
     def theta(self, points: Array) -> Array:
@@ -194,24 +244,29 @@ class CollapsedCoefficients:
         cov = np.eye(old + fresh)
         cov[:old, :old] = self.cov
         self.mean, self.cov = np.append(self.mean, np.zeros(fresh)), cov
-        self._mode = None
+        self._forget()
 
     def state(self) -> dict[str, Any]:
+        if self.exact:
+            self.current()  # what would be worked out at the next question is so now: questions change no state
         return {
-            "table": self.table.state(),
-            "prior": {"mean": self.prior.mean.copy(), "root": self.prior.root.copy()},
-            "filter": {"mean": self.mean.copy(), "cov": self.cov.copy()},
-            "dispersion": {"log_psi": self.learned.log_psi, "sd": self.learned.sd},
-            "n": self.n,
+            **self.table.state(),
+            "prior_mean": self.prior.mean.copy(),
+            "prior_root": self.prior.root.copy(),
+            "filter_mean": self.mean.copy(),
+            "filter_cov": self.cov.copy(),
+            "log_psi": self.learned.log_psi,
+            "log_psi_sd": self.learned.sd,
             "fitted": self.fitted,
             "step": self.step,
         }
 
     def restore(self, state: dict[str, Any], features: TaskFeatures) -> None:
-        self.prior = Whitening(*(np.array(state["prior"][name], float) for name in ("mean", "root")))
-        self.mean, self.cov = (np.array(state["filter"][name], float) for name in ("mean", "cov"))
+        self.prior = Whitening(*(np.array(state[name], float) for name in ("prior_mean", "prior_root")))
+        self.mean, self.cov = (np.array(state[name], float) for name in ("filter_mean", "filter_cov"))
         self.table = CountTable(features, self.prior.rank)
-        self.table.restore(state["table"], self.prior)
-        self.learned = Dispersion(float(state["dispersion"]["log_psi"]), float(state["dispersion"]["sd"]))
-        self.n, self.fitted, self.step = int(state["n"]), int(state["fitted"]), float(state["step"])
-        self._mode = None
+        self.table.restore(state, self.prior)
+        self.learned = Dispersion(float(state["log_psi"]), float(state["log_psi_sd"]))
+        self.n, self.fitted = int(state["n_observations"]), int(state["fitted"])
+        self.step = float(state["step"])
+        self._forget()

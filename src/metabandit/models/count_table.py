@@ -56,6 +56,11 @@ class CountTable:
         """(m, 2) the counts of the rows."""
         return self.flat[self.cells]
 
+    def coordinates(self) -> Array:
+        """Which coordinates of xi the data say anything about : (at most q,)."""
+        some = self.gathered().any(axis=1)
+        return np.flatnonzero((self.x if some.all() else self.x[some]).any(axis=0))
+
     def rows(self, cells: Array, prior: Whitening) -> Array:
         """The rows of these cells : (n,); new cells get one."""
         flat = self.row_of.reshape(-1)

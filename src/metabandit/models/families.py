@@ -52,6 +52,14 @@ class Family(ABC):
         """The online filter, see the kernel."""
 
     @abstractmethod
+    def own(self, counts: Array) -> tuple[Array, Array]:
+        """How many rewards (or how much exposure) counts (..., 2) stand for, and their mean, 0 where none."""
+
+    @abstractmethod
+    def worth(self, mean: Array, var: Array) -> Array:
+        """How many rewards a conjugate law of this mean and variance is worth; infinitely many at variance 0."""
+
+    @abstractmethod
     def law(self, eta: Array, counts: Array, psi: Array) -> Beta | Gamma | Normal:
         """The law of the mean rewards given theta: eta (..., K), counts (..., K, 2), psi (..., 1)."""
 
@@ -94,6 +102,13 @@ class BetaBernoulli(Family):
             return Normal(mu, np.zeros_like(mu))
         return Beta(mu / psi + counts[..., 0], nu / psi + counts[..., 1])
 
+    def own(self, counts: Array) -> tuple[Array, Array]:
+        n = counts.sum(axis=-1)
+        return n, ratio(counts[..., 0], n, 0.0)
+
+    def worth(self, mean: Array, var: Array) -> Array:
+        return np.maximum(ratio(mean * (1.0 - mean), var, np.inf) - 1.0, 0.0)
+
 
 class GammaPoisson(Family):
     """r ~ Gamma(1 / psi, rate 1 / (psi mu)), mu = exp(eta); counts are total reward and total exposure."""
@@ -130,6 +145,18 @@ class GammaPoisson(Family):
         if not np.any(psi):
             return Normal(mu, np.zeros_like(mu))
         return Gamma(1.0 / psi + counts[..., 0], 1.0 / (psi * mu) + counts[..., 1])
+
+    def own(self, counts: Array) -> tuple[Array, Array]:
+        return counts[..., 1].copy(), ratio(counts[..., 0], counts[..., 1], 0.0)
+
+    def worth(self, mean: Array, var: Array) -> Array:
+        return ratio(mean, var, np.inf)
+
+
+def ratio(top: Array, bottom: Array, otherwise: float) -> Array:
+    """top / bottom, or `otherwise` where bottom is not positive."""
+    quotient: Array = np.divide(top, bottom, out=np.full(np.shape(bottom), otherwise), where=bottom > 0.0)
+    return quotient
 
 
 def logistic(eta: Array) -> tuple[Array, Array]:

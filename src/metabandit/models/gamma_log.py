@@ -81,7 +81,7 @@ class GammaLogBelief(CollapsedBelief):
             self.n_observations -= len(tasks)
             self.version += 1
 
-    def _check_rewards(self, rewards: Array) -> Array:
+    def check_rewards(self, rewards: Array) -> Array:
         bad = rewards[(rewards < 0.0) | (rewards != np.floor(rewards))]
         if len(bad):
             raise InvalidInput("reward", float(bad[0]), "whole numbers >= 0")
