@@ -61,7 +61,8 @@ class CellBasis:
 
     def include(self, cells: Array) -> Array:
         """The row numbers (m,) of cells (m, 2), made where there is none yet."""
-        at, new = np.empty(len(cells), np.int64), []
+        at = np.empty(len(cells), np.int64)
+        new: list[Array] = []
         for j, cell in enumerate(cells):
             at[j] = self._places.setdefault(self.key(cell), len(self.cells) + len(new))
             if at[j] == len(self.cells) + len(new):

@@ -115,7 +115,7 @@ class Part:
     def key(self, cell: Array) -> bytes:
         """What makes a cell the same as another: its arm and its metadata."""
         x: Array = self.features.rows[cell[0]] + 0.0  # -0.0 is 0.0
-        return x.tobytes() + cell[1].tobytes()
+        return bytes(x.tobytes() + cell[1].tobytes())
 
     def make_room(self, n_tasks: int) -> None:
         old = len(self.where)
