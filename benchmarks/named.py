@@ -1,6 +1,6 @@
 """The named level: decide + learn, one by one, and decide_many from arrays.
 
-    python -m benchmarks.named
+python -m benchmarks.named
 """
 
 from __future__ import annotations

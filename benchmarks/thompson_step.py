@@ -1,6 +1,6 @@
 """The compiled Thompson step beside its C twin, in one run: ratio at d = 15, 50, 100, and growth with n.
 
-    python -m benchmarks.thompson_step
+python -m benchmarks.thompson_step
 """
 
 from __future__ import annotations
@@ -100,7 +100,10 @@ def main() -> None:
         print("|---|---|---|---|---|---|")
         for d, n in ((15, 200_000), (50, 60_000), (100, 30_000)):
             ours, theirs, regret, regret_c = measure(d, library, n, 7)
-            print(f"| {d} | {ours:.0f} | {theirs:.0f} | {ours / theirs:.2f} | {regret:.3f} | {regret_c:.3f} |", flush=True)
+            print(
+                f"| {d} | {ours:.0f} | {theirs:.0f} | {ours / theirs:.2f} | {regret:.3f} | {regret_c:.3f} |",
+                flush=True,
+            )
         print("\n| interactions | ns an interaction at d = 15 | ratio to the first |")
         print("|---|---|---|")
         first = 0.0

@@ -24,7 +24,9 @@ def same_belief(one: mb.MultiTaskBandit, other: mb.MultiTaskBandit, tolerance: f
     np.testing.assert_allclose(one.belief.coef.mean, other.belief.coef.mean, atol=tolerance)
     np.testing.assert_allclose(one.belief.coef.cov, other.belief.coef.cov, atol=tolerance)
     for i in range(one.belief.n_tasks):
-        np.testing.assert_allclose(one.belief.posterior(i).mean, other.belief.posterior(i).mean, atol=tolerance)
+        np.testing.assert_allclose(
+            one.belief.posterior(i).mean, other.belief.posterior(i).mean, atol=tolerance
+        )
 
 
 def test_the_example_of_the_public_surface() -> None:
@@ -186,7 +188,9 @@ def test_new_metadata_replaces_the_old_as_if_it_had_always_been_so() -> None:
 
 def test_a_new_category_becomes_a_new_column_and_changes_nobodys_posterior() -> None:
     b = mb.MultiTaskBandit(ARMS, metadata={"country": "category"}, model=KNOWN, seed=3)
-    b.learn_many({"task": ["u", "v"], "arm": ["short", "short"], "reward": [1.0, 2.0], "country": ["NO", "SE"]})
+    b.learn_many(
+        {"task": ["u", "v"], "arm": ["short", "short"], "reward": [1.0, 2.0], "country": ["NO", "SE"]}
+    )
     before = b.belief.posterior(0)
     b.decide("w", {"country": "DK"})
     assert "country[DK]" in b.features.columns
@@ -304,7 +308,9 @@ def test_the_last_active_arm_cannot_be_retired() -> None:
         b.retire_arm("b")
 
 
-@pytest.mark.parametrize("refresh", ["task", "round", ("every", 5), ("information", 0.5), mb.Refresh("every", 5, per_task=True)])
+@pytest.mark.parametrize(
+    "refresh", ["task", "round", ("every", 5), ("information", 0.5), mb.Refresh("every", 5, per_task=True)]
+)
 def test_draws_in_force_change_when_the_rule_says(refresh: object) -> None:
     b = bandit(metadata=Arrays(2), refresh=refresh)
     rng = np.random.default_rng(0)

@@ -20,7 +20,9 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.arms = ["a", "b"]
-        self.bandit = mb.MultiTaskBandit(self.arms, metadata={"x": "number", "c": "category"}, model=MODEL, seed=1)
+        self.bandit = mb.MultiTaskBandit(
+            self.arms, metadata={"x": "number", "c": "category"}, model=MODEL, seed=1
+        )
         self.records: dict[str, dict[str, object]] = {}
         self.decided: list[mb.Decision] = []
         self.rewards: dict[int, float] = {}

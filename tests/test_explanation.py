@@ -26,7 +26,9 @@ def story(task_cov: object) -> tuple[mb.MultiTaskBandit, np.ndarray, np.ndarray,
     return bandit, tasks, arms, rewards
 
 
-def dense(bandit: mb.MultiTaskBandit, task_cov: object, tasks: np.ndarray, arms: np.ndarray, i: int) -> np.ndarray:
+def dense(
+    bandit: mb.MultiTaskBandit, task_cov: object, tasks: np.ndarray, arms: np.ndarray, i: int
+) -> np.ndarray:
     """The paper's weights of every reward in E r_i : (K, n)."""
     sigma = np.asarray(task_cov) if np.ndim(task_cov) == 2 else np.eye(3) * task_cov
     phis = bandit.belief.features.phis(np.arange(6))
@@ -74,8 +76,12 @@ def test_the_prior_is_the_posterior_without_the_tasks_own_data(task_cov: object)
     from metabandit.models.influence import influence
 
     found = influence(bandit.belief, 0)
-    own = np.array([rewards[(tasks == 0) & (arms == a)].mean() if a_.pulls else 0.0 for a, a_ in enumerate(why.arms)])
-    np.testing.assert_allclose(found.prior.mean + found.own @ (own - found.prior.mean), posterior.mean, atol=1e-9)
+    own = np.array(
+        [rewards[(tasks == 0) & (arms == a)].mean() if a_.pulls else 0.0 for a, a_ in enumerate(why.arms)]
+    )
+    np.testing.assert_allclose(
+        found.prior.mean + found.own @ (own - found.prior.mean), posterior.mean, atol=1e-9
+    )
 
 
 def test_features_add_up_to_the_prior_mean() -> None:

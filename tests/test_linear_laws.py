@@ -130,7 +130,7 @@ def test_draws_with_unknown_noise_scale_together(rng: np.random.Generator) -> No
 
 def run_loop(belief: Any, rng: np.random.Generator, task: int, rounds: int) -> Array:
     """One pull in each of many copies of the belief: thompson_loop as the laboratory calls it."""
-    pulls, coefs, cells = np.zeros(K), belief._coefs, belief.tasks
+    pulls, coefs, cells = np.zeros(K), belief.coefficients, belief.tasks
     chosen = np.empty(1, np.int64)
     for _ in range(rounds):
         kernel.thompson_loop(

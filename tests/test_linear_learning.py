@@ -11,6 +11,7 @@ import pytest
 from metabandit.errors import InvalidInput
 from metabandit.learning.variances import Learnable, Variances, WeakPrior, compound
 from metabandit.models.linear import CompoundSymmetric, LinearMixedModel
+from metabandit.models.linear_learning import guess, weak_prior
 from tests.twins.linear import Dense
 
 Array = np.ndarray[Any, Any]
@@ -54,15 +55,15 @@ class Simulated:
     def belief(self, model: LinearMixedModel) -> Any:
         """All data, no variances learned yet (the schedule never comes due)."""
         belief = model.belief(K, K * P, "by_arm")
-        belief._next_fit = NEVER
+        belief.next_fit = NEVER
         belief.add_tasks(self.x)
         belief.observe(self.tasks, self.arms, self.rewards)
-        belief._next_fit = 0  # so that learning starts from its own first guess
+        belief.next_fit = 0  # so that learning starts from its own first guess
         return belief
 
 
 def flat(belief: Any) -> WeakPrior:
-    return replace(belief._weak_prior(), degrees=0.0)
+    return replace(weak_prior(belief), degrees=0.0)
 
 
 def dense_evidence(data: Simulated, v: Variances) -> float:
@@ -97,8 +98,8 @@ def learned(request: pytest.FixtureRequest) -> tuple[Simulated, Any]:
 def test_it_never_goes_downhill(learned: tuple[Simulated, Any], degrees: float) -> None:
     """Evidence alone with a flat prior, else evidence + log prior; both as in the dense form."""
     data, belief = learned
-    prior = replace(belief._weak_prior(), degrees=degrees)
-    start = dense_evidence(data, belief._guess(prior)) + prior.log_density(belief._guess(prior))
+    prior = replace(weak_prior(belief), degrees=degrees)
+    start = dense_evidence(data, guess(belief, prior)) + prior.log_density(guess(belief, prior))
     trace = belief.learn_variances(prior, tolerance=1e-8)
     assert len(trace) > 2
     assert (np.diff(trace) >= 0.0).all()
@@ -142,7 +143,7 @@ def directions(v: Variances, learnable: Learnable) -> list[Variances]:
 def test_where_it_stops_nothing_is_better_nearby(learned: tuple[Simulated, Any], degrees: float) -> None:
     """The slope of the dense evidence (+ log prior) is zero there in every direction."""
     data, belief = learned
-    prior = replace(belief._weak_prior(), degrees=degrees)
+    prior = replace(weak_prior(belief), degrees=degrees)
     if not degrees and belief.learnable.task == "full":
         pytest.skip("few tasks: the best matrix without a prior is singular")
     belief.learn_variances(prior, tolerance=1e-9)
@@ -187,10 +188,10 @@ def test_scales_of_coefficient_groups_are_found() -> None:
     theta = np.sqrt(np.where(groups == 0, 0.05, 2.0)) * rng.normal(size=200)
     belief = LinearMixedModel(0.0, None, 0.1, 0.5).belief(1, 200, groups=groups)
     phi = rng.normal(size=(2000, 1, 200))
-    belief._next_fit = NEVER
+    belief.next_fit = NEVER
     tasks = belief.add_tasks(phi)
     belief.observe(tasks, np.zeros(2000, int), phi[:, 0] @ theta + np.sqrt(0.6) * rng.normal(size=2000))
-    belief._next_fit = 0
+    belief.next_fit = 0
     assert (np.diff(belief.learn_variances(flat(belief))) >= 0.0).all()
     np.testing.assert_allclose(belief.variances.coef, [np.var(theta[::2]), np.var(theta[1::2])], rtol=0.1)
 
@@ -208,7 +209,7 @@ def test_early_data_never_drive_the_task_variance_to_zero(shape: str, seed: int)
     for i, a, y in zip(data.tasks, data.arms, data.rewards, strict=True):
         belief.observe(i, a, y)
         if belief.n_observations >= 8:
-            assert np.linalg.eigvalsh(belief.task_cov).min() > 0.01 * belief._weak_prior().scale
+            assert np.linalg.eigvalsh(belief.task_cov).min() > 0.01 * weak_prior(belief).scale
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -249,13 +250,13 @@ def test_learned_slopes_on_given_vectors() -> None:
     rng = np.random.default_rng(78)
     truth = np.array([[1.0, -0.5], [-0.5, 0.8]])
     belief = LinearMixedModel(0.0, 1.0, "full", None).belief(2, 2, n_effects=2)
-    belief._next_fit = NEVER
+    belief.next_fit = NEVER
     tasks = np.repeat(belief.add_tasks(np.broadcast_to(np.eye(2), (1500, 2, 2))), 10)
     slopes = np.array([1.0, -1.0]) + rng.multivariate_normal(np.zeros(2), truth, 1500)
     z = rng.normal(size=(len(tasks), 2))
     rewards = np.einsum("nq,nq->n", z, slopes[tasks]) + 0.7 * rng.normal(size=len(tasks))
     belief.observe(tasks, rng.integers(0, 2, len(tasks)), rewards, z)
-    belief._next_fit = 0
+    belief.next_fit = 0
     belief.learn_variances()
     np.testing.assert_allclose(belief.task_cov, truth, atol=0.1)
     np.testing.assert_allclose(belief.noise, 0.49, rtol=0.05)
@@ -266,14 +267,14 @@ def test_extra_variance_of_cells_is_not_learned_twice() -> None:
     rng = np.random.default_rng(79)
     n, extra = 4000, 1.5
     belief = LinearMixedModel(0.0, 1.0, None, 0.5).belief(1, 1)
-    belief._next_fit = NEVER
+    belief.next_fit = NEVER
     tasks = belief.add_tasks(np.ones((n, 1, 1)))
     half = tasks[: n // 2]
     belief.tasks.set_extra(half, np.full((n // 2, 1), extra))
     means = 0.3 + np.sqrt(0.6 + extra * (tasks < n // 2)) * rng.normal(size=n)
     told = np.repeat(tasks, 4)
     belief.observe(told, np.zeros(len(told), int), means[told] + np.sqrt(0.5) * rng.normal(size=len(told)))
-    belief._next_fit = 0
+    belief.next_fit = 0
     trace = belief.learn_variances()
     assert (np.diff(trace) >= 0.0).all()
     np.testing.assert_allclose(belief.task_cov, 0.6, rtol=0.1)

@@ -13,11 +13,19 @@ from metabandit.learning.quadrature import grid, log_sum, mode_and_spread
 from metabandit.learning.variances import WeakPrior
 from metabandit.models.linear import LinearMixedModel
 from metabandit.models.linear_belief import LinearBelief
+from metabandit.models.linear_learning import RewardScale, weak_prior
 from metabandit.models.particle_set import BOTH, ParticleSet
 from metabandit.models.particles import ParticleBelief
 from metabandit.streams import Stream
 
 K, D = 3, 2
+
+
+class FixedScale(RewardScale):
+    """The scale the variances were drawn with, whatever the rewards."""
+
+    def variance(self) -> float:
+        return 1.0
 
 
 def problem(seed, n_tasks, n, task_sd=0.7):
@@ -108,7 +116,7 @@ def test_posterior_against_brute_force(seed, n_tasks, n):
     phi, data = problem(seed, n_tasks, n)
     belief = belief_of(phi, data)
     belief.learn_variances()
-    brute = BruteForce(phi, data, belief.set.centre._weak_prior().scale)
+    brute = BruteForce(phi, data, weak_prior(belief.set.centre).scale)
     assert worst_gap(belief, brute) < 0.05
     assert belief.log_evidence == pytest.approx(brute.log_evidence, abs=0.02)
     mean, cov = belief.posterior(1)
@@ -126,8 +134,8 @@ def test_a_grid_from_half_the_data_ago_still_serves():
     phi, data = problem(5, 10, 60)
     belief = belief_of(phi, [x[:40] for x in data])
     belief.learn_variances()
-    scale, old = belief.set.centre._weak_prior().scale, belief.particles.noise_var
-    belief.set.centre._next_fit = 1000
+    scale, old = weak_prior(belief.set.centre).scale, belief.particles.noise_var
+    belief.set.centre.next_fit = 1000
     belief.observe(*(x[40:] for x in data))
     assert (belief.particles.noise_var == old).all()
     assert worst_gap(belief, BruteForce(phi, data, scale)) < 0.1
@@ -142,7 +150,7 @@ def test_the_check_sees_weights_without_evidence(monkeypatch):
     phi, data = problem(3, 8, 40)
     belief = belief_of(phi, data)
     belief.learn_variances()
-    brute = BruteForce(phi, data, belief.set.centre._weak_prior().scale)
+    brute = BruteForce(phi, data, weak_prior(belief.set.centre).scale)
     monkeypatch.setattr(ParticleSet, "log_weights", without_evidence)
     belief.version += 1
     assert worst_gap(belief, brute) > 0.3
@@ -158,9 +166,8 @@ def calibration(repeats, seed):
         tasks, arms = np.repeat(np.arange(6), 6), np.tile(np.arange(K), 12)
         rewards = r[tasks, arms] + math.sqrt(noise) * rng.standard_normal(36)
         belief = LinearMixedModel(coef_cov=1.0, learning="full").belief(K, D)
-        prior = WeakPrior(belief.set.centre.learnable, 1.0)  # what the variances were drawn from
-        belief.set.centre._weak_prior = lambda prior=prior: prior
-        belief.set.centre._next_fit = 36
+        belief.set.centre.scale = FixedScale()
+        belief.set.centre.next_fit = 36
         belief.add_tasks(phi)
         belief.observe(tasks, arms, rewards)
         mean, sd = grid_hyper(belief)
@@ -207,7 +214,7 @@ def test_batches_one_at_a_time_and_rebuilding_agree():
 def test_retracting_is_as_if_it_had_not_been():
     phi, data = problem(8, 6, 50)
     belief = belief_of(phi, [x[:45] for x in data])
-    belief.set.centre._next_fit = 1000
+    belief.set.centre.next_fit = 1000
     before, log_evidence = belief.posterior(0), belief.log_evidence
     belief.observe(*(x[45:] for x in data))
     assert abs(belief.log_evidence - log_evidence) > 1.0

@@ -352,14 +352,15 @@ def test_contract_of_the_binary_baselines(name, check):
 
 @pytest.mark.parametrize("name", presets.INTERCEPTS)
 def test_what_an_explanation_needs(name):
-    belief, _, (tasks, arms, _) = filled(
-        presets.make(name, gaussian(), paper_points()), np.random.default_rng(18)
-    )
+    preset = presets.make(name, gaussian(), paper_points())
+    belief, phi, (tasks, arms, rewards) = filled(preset, np.random.default_rng(18))
     mean, sd, worth = belief.prior_from_metadata(2)
-    i = belief.add_task(np.zeros((K, D)))
-    if name != "osfa":  # one size: no task is new
-        np.testing.assert_allclose(mean, belief.posterior(i).mean, rtol=1e-9)
-        np.testing.assert_allclose(sd, np.sqrt(np.diag(belief.posterior(i).cov)), rtol=1e-9)
+    others = preset.belief(K, D)
+    others.add_tasks(phi)
+    keep = np.zeros(len(tasks), bool) if name == "osfa" else tasks != 2  # one size: all data are its own
+    others.observe(tasks[keep], arms[keep], rewards[keep])
+    np.testing.assert_allclose(mean, others.posterior(2).mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(sd, np.sqrt(np.diag(others.posterior(2).cov)), rtol=1e-8)
     np.testing.assert_allclose(worth * sd**2, 0.8, rtol=1e-12)
     mine = np.ones(len(tasks), bool) if name == "osfa" else tasks == 2
     np.testing.assert_array_equal(belief.own_data(2)[0], np.bincount(arms[mine], minlength=K))

@@ -60,7 +60,9 @@ def test_a_loaded_bandit_continues_bit_for_bit(name: str, refresh: object, tmp_p
 
 def test_everything_else_comes_back_too(tmp_path: Path) -> None:
     policy = mb.Floored(mb.Thompson(scale=0.5), 0.05)
-    bandit = mb.MultiTaskBandit(ARMS, metadata={"country": "category"}, policy=policy, refresh=("information", 0.2), seed=5)
+    bandit = mb.MultiTaskBandit(
+        ARMS, metadata={"country": "category"}, policy=policy, refresh=("information", 0.2), seed=5
+    )
     bandit.decide("u", {"country": "NO"}, id="mine")
     bandit.decide(17, {"country": "SE"})
     bandit.learn("mine", 2.0)
@@ -156,7 +158,9 @@ def test_another_version_is_named(tmp_path: Path) -> None:
         mb.load(tmp_path / "v.mb")
 
 
-def test_a_failed_save_leaves_the_old_file_and_no_rubbish(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_save_leaves_the_old_file_and_no_rubbish(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bandit = mb.MultiTaskBandit(ARMS, seed=3)
     bandit.save(tmp_path / "b.mb")
     old = (tmp_path / "b.mb").read_bytes()

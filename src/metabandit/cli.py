@@ -20,9 +20,15 @@ def main() -> None:
 
 
 @main.command()
-@click.option("--users", default=300, show_default=True, type=click.IntRange(1, 100_000), help="How many users.")
-@click.option("--rounds", default=40, show_default=True, type=click.IntRange(1, 10_000), help="Decisions for each.")
-@click.option("--seed", default=1, show_default=True, type=click.IntRange(0), help="The same seed, the same numbers.")
+@click.option(
+    "--users", default=300, show_default=True, type=click.IntRange(1, 100_000), help="How many users."
+)
+@click.option(
+    "--rounds", default=40, show_default=True, type=click.IntRange(1, 10_000), help="Decisions for each."
+)
+@click.option(
+    "--seed", default=1, show_default=True, type=click.IntRange(0), help="The same seed, the same numbers."
+)
 def demo(users: int, rounds: int, seed: int) -> None:
     """Simulate message templates for many users, and show what sharing information is worth.
 
@@ -34,5 +40,7 @@ def demo(users: int, rounds: int, seed: int) -> None:
 
     from metabandit.demo import main as run
 
-    with tqdm(total=3 * rounds, desc="simulating", unit="round", leave=False, disable=not sys.stderr.isatty()) as bar:
+    with tqdm(
+        total=3 * rounds, desc="simulating", unit="round", leave=False, disable=not sys.stderr.isatty()
+    ) as bar:
         run(users, rounds, seed, lambda text: tqdm.write(text), lambda: bar.update() and None)

@@ -23,7 +23,10 @@ class Users:
         self.metadata: list[Record] = [
             {"age": int(a), "country": COUNTRIES[c]} for a, c in zip(age, country, strict=True)
         ]
-        by_country, by_age = rng.normal(0.0, 0.7, (len(COUNTRIES), len(ARMS))), rng.normal(0.0, 0.5, len(ARMS))
+        by_country, by_age = (
+            rng.normal(0.0, 0.7, (len(COUNTRIES), len(ARMS))),
+            rng.normal(0.0, 0.5, len(ARMS)),
+        )
         shared = by_country[country] + np.outer((age - 49.0) / 18.0, by_age)
         self.truth: Array = shared + rng.normal(0.0, 0.4, (n, len(ARMS)))
 
@@ -73,6 +76,8 @@ def main(n_users: int, rounds: int, seed: int, say: Callable[[str], None], tick:
         say(f"{name:<28}" + "".join(f"{curve[m - 1]:>10.2f}" for m in marks) + f"{sum(curve):>10.1f}")
     newcomer = {"age": 30, "country": "JP"}
     decision = shared.decide("a newcomer", newcomer)
-    say(f"\na newcomer, {newcomer}: {decision.arm!r}, which had probability {decision.probability:.3f}. Why:\n")
+    say(
+        f"\na newcomer, {newcomer}: {decision.arm!r}, which had probability {decision.probability:.3f}. Why:\n"
+    )
     say(str(shared.explain("a newcomer")))
     say("\nNext: README.md shows the ten lines this takes on your own problem.")

@@ -67,10 +67,16 @@ class Arms:
             return None if self.active.all() else np.tile(self.active, (n, 1))
         if len(eligible) != n:
             raise InvalidInput("eligible", f"<{len(eligible)} entries>", f"one for each of {n} tasks")
-        if isinstance(eligible, np.ndarray) and eligible.dtype == bool and eligible.shape == (n, len(self.names)):
+        if (
+            isinstance(eligible, np.ndarray)
+            and eligible.dtype == bool
+            and eligible.shape == (n, len(self.names))
+        ):
             masks: Array = eligible & self.active
             if not masks.any(axis=1).all():
-                raise InvalidInput("eligible", "<a row without an active arm>", "at least one active arm for each")
+                raise InvalidInput(
+                    "eligible", "<a row without an active arm>", "at least one active arm for each"
+                )
             return masks
         return np.array([self.active if arms is None else self.mask(arms) for arms in eligible])
 

@@ -155,7 +155,9 @@ class MultiTaskBandit:
             return None
         decision = self._decision(place, id)
         if decision.task != task:
-            raise InvalidInput("id", id, f"an id not used before: it belongs to a decision for task {decision.task!r}")
+            raise InvalidInput(
+                "id", id, f"an id not used before: it belongs to a decision for task {decision.task!r}"
+            )
         return decision
 
     def _decision(self, place: int, id: str | None) -> Decision:
@@ -191,12 +193,16 @@ class MultiTaskBandit:
 
     def _check_new_ids(self, ids: Sequence[str], n: int) -> None:
         if len(ids) != n or len(set(ids)) != n:
-            raise InvalidInput("ids", f"<{len(ids)} ids, {len(set(ids))} of them different>", f"{n} different texts")
+            raise InvalidInput(
+                "ids", f"<{len(ids)} ids, {len(set(ids))} of them different>", f"{n} different texts"
+            )
         for id in ids:
             if not isinstance(id, str) or not id or id in self._log.texts:
                 raise InvalidInput("ids", id, "texts not used before, not empty")
 
-    def _choose(self, tasks: Array, numbers: Array, mask: Any, probability: bool = True) -> tuple[Array, Array, Array]:
+    def _choose(
+        self, tasks: Array, numbers: Array, mask: Any, probability: bool = True
+    ) -> tuple[Array, Array, Array]:
         made = keys(self.seed, numbers)
         choice = self.policy.choose(self._law(tasks, made), made, mask, with_probability=probability)
         return choice.arm, choice.probability, choice.standard_error
@@ -209,7 +215,9 @@ class MultiTaskBandit:
 
     # -- learning ----------------------------------------------------------------------------------------------
 
-    def learn(self, decision: Decision | Name, reward: float, *, amend: bool = False, exposure: float = 1.0) -> None:
+    def learn(
+        self, decision: Decision | Name, reward: float, *, amend: bool = False, exposure: float = 1.0
+    ) -> None:
         """The reward of a decision, any time later, in any order. The same reward again does no harm.
 
         A different one raises ConflictingReward, unless amend=True: then it replaces the first, exactly.
@@ -235,7 +243,9 @@ class MultiTaskBandit:
         elif np.all(exposure == 1.0):
             self.belief.observe(task, arm, reward)
         else:
-            raise InvalidInput("exposure", exposure, f"1 with {self.belief.reward} rewards; counts have an exposure")
+            raise InvalidInput(
+                "exposure", exposure, f"1 with {self.belief.reward} rewards; counts have an exposure"
+            )
 
     def _retract(self, task: Any, arm: Any, reward: Any, exposure: Any) -> None:
         if self.belief.reward == "count":
@@ -267,7 +277,9 @@ class MultiTaskBandit:
             return
         places = self._log.places(decided.id if isinstance(decided, Decisions) else decided)
         if len(places) != len(values):
-            raise InvalidInput("reward", f"<{len(values)} rewards>", f"one for each of {len(places)} decisions")
+            raise InvalidInput(
+                "reward", f"<{len(values)} rewards>", f"one for each of {len(places)} decisions"
+            )
         fresh, changed = self._log.sorted_out(places, values, spans, amend)
         if len(fresh):
             records = self._log.records[places[fresh]]
@@ -286,8 +298,14 @@ class MultiTaskBandit:
         arms = np.array([self._arms.number(arm) for arm in columns["arm"]], np.int64)
         if not len(names) == len(arms) == len(values):
             raise InvalidInput("rewards", "<columns of different lengths>", "columns of equal length")
-        rest = {k: v for k, v in columns.items() if k not in ("task", "arm", "reward", "exposure", "decision", "id")}
-        records = [dict(zip(rest, row, strict=True)) for row in zip(*rest.values(), strict=True)] if rest else None
+        rest = {
+            k: v
+            for k, v in columns.items()
+            if k not in ("task", "arm", "reward", "exposure", "decision", "id")
+        }
+        records = (
+            [dict(zip(rest, row, strict=True)) for row in zip(*rest.values(), strict=True)] if rest else None
+        )
         self._observe(self._tasks.many(names, records), arms, values, spans)
 
     # -- understanding and keeping -----------------------------------------------------------------------------
@@ -330,7 +348,9 @@ def _unframed(tasks: Any, metadata: Any, ids: Any) -> tuple[list[Name], Any, Any
 
         frame = nw.from_native(tasks, eager_only=True)
         if "task" not in frame.columns:
-            raise InvalidInput("tasks", f"<a data frame with columns {frame.columns}>", 'a column named "task"')
+            raise InvalidInput(
+                "tasks", f"<a data frame with columns {frame.columns}>", 'a column named "task"'
+            )
         ids = frame["id"].to_list() if "id" in frame.columns and ids is None else ids
         rest = [name for name in frame.columns if name not in ("task", "id")]
         return frame["task"].to_list(), (frame.select(rest).to_native() if rest else None), ids

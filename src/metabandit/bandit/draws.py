@@ -68,7 +68,9 @@ class DrawsInForce:
         for row, draw in zip(thetas, draws, strict=True):
             row[: len(draw)] = draw
         marks = [(m.interactions, m.information, m.round) for _, m in self.held.values()]
-        others = np.array([[float(draw.others[name]) for name in names] for draw in draws]).reshape(len(draws), len(names))
+        others = np.array([[float(draw.others[name]) for name in names] for draw in draws]).reshape(
+            len(draws), len(names)
+        )
         return {
             "made": self.made, "round": self.round, "in_round": np.array(sorted(self.in_round), np.int64),
             "owners": np.array(owners, np.int64), "thetas": thetas, "marks": np.array(marks, float).reshape(-1, 3),

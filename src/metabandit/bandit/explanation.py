@@ -67,7 +67,9 @@ class Explanation:
         pulls = sum(arm.pulls for arm in self.arms)
         lines = [f"task {self.task!r}: {pulls} reward{'s' * (pulls != 1)} of its own", ""]
         width = max(3, *(len(arm.arm) for arm in self.arms))
-        lines.append(f"{'arm':<{width}}  prior mean (sd)    own mean (pulls)  own weight  prior worth  posterior (sd)")
+        lines.append(
+            f"{'arm':<{width}}  prior mean (sd)    own mean (pulls)  own weight  prior worth  posterior (sd)"
+        )
         for arm in self.arms:
             own = "-" if arm.own_mean is None else f"{arm.own_mean:.3g}"
             lines.append(
@@ -93,16 +95,35 @@ class Explanation:
         y = np.arange(len(self.arms))[::-1]
         prior, sd = np.array([(a.prior_mean, a.prior_sd) for a in self.arms]).T
         mean, spread = np.array([(a.mean, a.sd) for a in self.arms]).T
-        ax.errorbar(prior, y + 0.16, xerr=1.96 * sd, fmt="o", color="#888888", ms=5, capsize=3, label="prior from metadata")
-        ax.errorbar(mean, y - 0.16, xerr=1.96 * spread, fmt="s", color="#0072B2", ms=5, capsize=3, label="posterior")
+        ax.errorbar(
+            prior,
+            y + 0.16,
+            xerr=1.96 * sd,
+            fmt="o",
+            color="#888888",
+            ms=5,
+            capsize=3,
+            label="prior from metadata",
+        )
+        ax.errorbar(
+            mean, y - 0.16, xerr=1.96 * spread, fmt="s", color="#0072B2", ms=5, capsize=3, label="posterior"
+        )
         own = [(a.own_mean, height) for a, height in zip(self.arms, y, strict=True) if a.own_mean is not None]
         if own:
-            ax.plot(*zip(*own, strict=True), "D", color="#D55E00", ms=5, ls="none", label="own data", zorder=3)
+            ax.plot(
+                *zip(*own, strict=True), "D", color="#D55E00", ms=5, ls="none", label="own data", zorder=3
+            )
         ax.set_yticks(y, [f"{a.arm} ({a.pulls})" for a in self.arms])
         ax.set_ylim(-0.6, len(self.arms) - 0.4)
         ax.set_xlabel("mean reward, with 95 % intervals")
         ax.set_title(f"task {self.task}", loc="left")
-        ax.figure.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize="small")
+        ax.figure.legend(
+            *ax.get_legend_handles_labels(),
+            loc="outside lower center",
+            ncols=3,
+            frameon=False,
+            fontsize="small",
+        )
         return ax
 
 
@@ -124,7 +145,9 @@ def _explain_linear(bandit: MultiTaskBandit, belief: LinearBelief, i: int) -> Ex
     sd = np.sqrt(np.diagonal(found.prior.cov))
     worth = np.divide(noise, sd**2, out=np.full(len(sd), np.inf), where=sd > 0)
     mean, cov = belief.posterior(i)
-    arms = _arms(bandit, i, found.prior.mean, sd, np.diagonal(found.own), worth, mean, np.sqrt(np.diagonal(cov)))
+    arms = _arms(
+        bandit, i, found.prior.mean, sd, np.diagonal(found.own), worth, mean, np.sqrt(np.diagonal(cov))
+    )
     heaviest = np.argsort(-found.size, kind="stable")[: 4 * SHOWN]
     weights = [
         (bandit._tasks.names[j], float(found.size[j]), dict(zip(bandit.arms, found.others[j].tolist(), strict=True)))
@@ -145,12 +168,21 @@ def _explain_by_coefficients(bandit: MultiTaskBandit, i: int) -> Explanation:
 
 
 def _arms(
-    bandit: MultiTaskBandit, i: int, prior: Array, prior_sd: Array, own: Array, worth: Array, mean: Array, sd: Array
+    bandit: MultiTaskBandit,
+    i: int,
+    prior: Array,
+    prior_sd: Array,
+    own: Array,
+    worth: Array,
+    mean: Array,
+    sd: Array,
 ) -> list[ArmExplanation]:
     counts, means = bandit.belief.own_data(i)
     columns = (bandit.arms, prior, prior_sd, counts, means, own, worth, mean, sd)
     return [
-        ArmExplanation(arm, float(p), float(s), int(n), float(y) if n else None, float(w), float(k), float(m), float(e))
+        ArmExplanation(
+            arm, float(p), float(s), int(n), float(y) if n else None, float(w), float(k), float(m), float(e)
+        )
         for arm, p, s, n, y, w, k, m, e in zip(*columns, strict=True)
     ]
 

@@ -79,7 +79,9 @@ class DecisionLog:
         if repeated.any() or (differs.any() and not amend):
             j = int(np.flatnonzero(repeated | differs)[0])
             other = float(old[j]) if differs[j] else float(values[where][back][j])
-            raise ConflictingReward("reward", float(values[j]), f"{other!r}, given for the same decision; or amend=True")
+            raise ConflictingReward(
+                "reward", float(values[j]), f"{other!r}, given for the same decision; or amend=True"
+            )
         return np.flatnonzero(first & ~known), np.flatnonzero(first & differs)
 
     def restore(self, columns: dict[str, Array], texts: dict[str, int]) -> None:

@@ -1,7 +1,7 @@
 """One file, safe to load: a zip of plain .npy arrays and one JSON header. Nothing in it is ever executed.
 
-    header.json   {"format": "metabandit", "version": 1, ...}: everything that is not an array
-    NAME.npy      the arrays, little-endian, without pickle
+header.json   {"format": "metabandit", "version": 1, ...}: everything that is not an array
+NAME.npy      the arrays, little-endian, without pickle
 """
 
 from __future__ import annotations

@@ -80,7 +80,11 @@ class Tasks:
             fresh = [name for name in dict.fromkeys(names) if name not in self.index]
             rows = np.repeat(self._encode([None]), len(fresh), axis=0)
             self._add(fresh, [None] * len(fresh), rows, np.zeros(len(fresh), np.uint64))
-        elif _is_table(metadata) and len(set(names)) == len(names) and not any(map(self.index.__contains__, names)):
+        elif (
+            _is_table(metadata)
+            and len(set(names)) == len(names)
+            and not any(map(self.index.__contains__, names))
+        ):
             digests = np.array([digest_of(record) for record in records_of(metadata, len(names))], np.uint64)
             self._add(names, metadata, self._encode(metadata), digests)
         else:

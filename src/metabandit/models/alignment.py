@@ -93,7 +93,9 @@ class AlignedBelief:
 
     def __init__(self, rule: PriorAlignment, n_arms: int, n_features: int, layout: str, seed: int) -> None:
         self.rule, self.seed = rule, count("seed", seed, least=0)
-        self.finished: LinearBelief = rule.model.belief(n_arms, n_features, layout)
+        made = rule.model.belief(n_arms, n_features, layout)
+        assert isinstance(made, LinearBelief)  # PriorAlignment takes known variances only
+        self.finished: LinearBelief = made
         """the belief from finished alignment periods alone"""
         self._noise, self._effect = self.finished.noise, self.finished.task_cov
         self._first = np.zeros((0, n_arms))  # y_i, NaN where the arm is still to be pulled

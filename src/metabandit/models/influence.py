@@ -32,7 +32,7 @@ class Influence(NamedTuple):
 def influence(belief: LinearBelief, i: int) -> Influence:
     """Take the belief about task i apart."""
     belief._fresh()
-    coefs, phi = belief._coefs, belief.features.phi(i)
+    coefs, phi = belief.coefficients, belief.features.phi(i)
     g, h, b, big_v = _statistics(belief, i)
     d = coefs.size
     upper = np.triu(coefs.factor[:, :d])
@@ -49,7 +49,9 @@ def influence(belief: LinearBelief, i: int) -> Influence:
     posterior = belief.posterior(i).cov / belief._mean_scale()
     others, size = _weights(belief, i, b)
     scale = belief._mean_scale()
-    return Influence(Gaussian(prior.mean, scale * prior.cov), Gaussian(theta, scale * cov), posterior @ g, others, size)
+    return Influence(
+        Gaussian(prior.mean, scale * prior.cov), Gaussian(theta, scale * cov), posterior @ g, others, size
+    )
 
 
 def _statistics(belief: LinearBelief, i: int) -> tuple[Array, Array, Array, Array]:
@@ -64,7 +66,7 @@ def _statistics(belief: LinearBelief, i: int) -> tuple[Array, Array, Array, Arra
 
 def _weights(belief: LinearBelief, i: int, b: Array) -> tuple[Array, Array]:
     """The weights of every other task's data in E r_i: B_i Phi_i C Phi_j' A_j on its cell means."""
-    coefs, k = belief._coefs, belief.features.n_arms
+    coefs, k = belief.coefficients, belief.features.n_arms
     left = (b @ belief.features.phi(i)) @ coefs.posterior().cov  # (K, d)
     others, size = np.zeros((belief.n_tasks, k)), np.zeros(belief.n_tasks)
     if isinstance(belief.tasks, Cells):

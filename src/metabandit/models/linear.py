@@ -182,7 +182,9 @@ class LinearMixedModel:
         from metabandit.models.linear_belief import LinearBelief
         from metabandit.models.particles import ParticleBelief
 
-        kind = ParticleBelief if self.learning == "full" and self.learnable.anything else LinearBelief
+        kind: type[LinearBelief | ParticleBelief] = (
+            ParticleBelief if self.learning == "full" and self.learnable.anything else LinearBelief
+        )
         n_effects = None if n_effects is None else count("n_effects", n_effects)
         return kind(self, count("n_arms", n_arms), count("n_features", n_features), layout, n_effects, groups)
 

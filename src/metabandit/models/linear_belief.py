@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,31 +10,19 @@ import numpy as np
 from metabandit.checking import count, finite, indices
 from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
-from metabandit.learning.empirical_bayes import fit
-from metabandit.learning.variances import (
-    SHARES,
-    Expectations,
-    Variances,
-    WeakPrior,
-    compound,
-    nearest_compound,
-)
+from metabandit.learning.variances import Variances, WeakPrior
 from metabandit.models.base import Belief
 from metabandit.models.cells import Cells
 from metabandit.models.coefficients import Coefficients
 from metabandit.models.effects import Effects
-from metabandit.models.linear import CompoundSymmetric, InverseGamma, LinearMixedModel
+from metabandit.models.linear import InverseGamma, LinearMixedModel
+from metabandit.models.linear_learning import FIRST_FIT, RewardScale, maximise, next_fit, weak_prior
+from metabandit.models.linear_prior import CoefficientPrior, empty_tasks
 from metabandit.streams import Random, normals
 
 Array = np.ndarray[Any, Any]
 
-REBUILD_EVERY = (
-    1 << 20
-)  # interactions between rebuilds; the factor's error after as many is below 1e-9 (tested)
-FIRST_FIT, FIT_GROWTH = (
-    8,
-    1.5,
-)  # variances are learned after 8 rewards, then whenever their number grew by half
+REBUILD_EVERY = 1 << 20  # interactions; the factor's error after as many is below 1e-9 (tested)
 
 
 class LinearBelief(Belief):
@@ -55,18 +42,13 @@ class LinearBelief(Belief):
     ) -> None:  # fmt: skip
         super().__init__(n_effects if n_effects is not None else n_arms, n_features, layout)
         self.model, self.on_vectors, self._n_arms = model, n_effects is not None, n_arms
-        self.groups = self._check_groups(groups)
         self.learnable = model.learnable
         self.time = 0.0
-        self._stale, self._since_rebuild, self._next_fit = False, 0, FIRST_FIT
-        self._sums = np.zeros(3)  # rewards: how many, their mean, sum of squares about it
-        self.prior_mean = self._broadcast("coef_mean", model.coef_mean)
-        known = 1.0 if model.coef_cov is None else model.coef_cov
-        known = known if np.ndim(known) == 2 else self._broadcast("coef_cov", known)
-        self.prior_cov: Array = finite("coef_cov", known, (n_features,) * np.ndim(known)).copy()
-        self.coef_scale = np.full(int(self.groups.max()) + 1, SHARES["coef"] if self.learnable.coef else 1.0)
-        self.tasks = self._empty_tasks()
-        self._coefs = Coefficients(self.prior_mean, self._scaled_prior())
+        self._stale, self._since_rebuild, self.next_fit = False, 0, FIRST_FIT
+        self.scale = RewardScale()
+        self.prior = CoefficientPrior(model, self.features, groups)
+        self.tasks = empty_tasks(model, self.features, n_arms, self.on_vectors)
+        self.coefficients = Coefficients(self.prior.mean, self.prior.scaled())
 
     # -- set-up --------------------------------------------------------------------------------------------
 
@@ -109,64 +91,6 @@ class LinearBelief(Belief):
         worth = np.divide(noise, sd**2, out=np.full(len(sd), np.inf), where=sd > 0)
         return prior.mean, sd, worth
 
-    def _check_groups(self, groups: Any) -> Array:
-        f = self.features
-        if groups is None:
-            return (
-                np.tile(np.arange(f.width), f.n_arms)
-                if f.layout == "by_arm"
-                else np.zeros(f.n_features, np.int64)
-            )
-        array = np.asarray(groups)
-        if array.shape != (f.n_features,) or array.dtype.kind not in "iu" or array.min() < 0:
-            raise InvalidInput("groups", groups, f"{f.n_features} whole numbers >= 0")
-        return array.astype(np.int64)
-
-    def _broadcast(self, name: str, value: Any) -> Array:
-        array = np.asarray(value, float)
-        return (
-            np.full(self.n_features, float(array))
-            if array.ndim == 0
-            else finite(name, array, (self.n_features,)).copy()
-        )
-
-    def _scaled_prior(self) -> Array:
-        if self.prior_cov.ndim == 1:
-            scaled: Array = self.prior_cov * self.coef_scale[self.groups]
-            return scaled
-        return self.prior_cov
-
-    def _empty_tasks(self) -> Cells | Effects:
-        q, model = self.features.n_arms, self.model
-        noise = self._start_noise()
-        cov = model.task_cov
-        if isinstance(cov, CompoundSymmetric):
-            cov = cov.matrix(q)
-        if cov is None or isinstance(cov, str):
-            shape = self.learnable.task
-            cov = np.full(q, SHARES["task"])
-            cov = compound(cov[0], cov[0], q) if shape in ("compound", "full") else cov
-        cov = np.asarray(cov, float)
-        cov = np.full(q, float(cov)) if cov.ndim == 0 else finite("task_cov", cov, (q,) * cov.ndim)
-        if cov.ndim == 1 and model.drift == 1.0 and not self.on_vectors:
-            return Cells(self.features, cov, noise)
-        if cov.ndim == 1 and self.learnable.task:
-            raise InvalidInput("task_cov", model.task_cov, 'numbers, or "compound" or "full" with n_effects')
-        return Effects(self.features, cov if cov.ndim == 2 else np.diag(cov), noise, model.drift)
-
-    def _start_noise(self) -> Array:
-        given = self.model.noise_var
-        if isinstance(given, InverseGamma):
-            return np.ones(self.n_arms)
-        if given is None or isinstance(given, str):
-            return np.full(self.n_arms, SHARES["noise"])
-        array = np.asarray(given, float)
-        return (
-            np.full(self.n_arms, float(array))
-            if array.ndim == 0
-            else finite("noise_var", array, (self.n_arms,)).copy()
-        )
-
     def _make_room(self, n_tasks: int) -> None:
         self.tasks.make_room(n_tasks)
 
@@ -181,15 +105,13 @@ class LinearBelief(Belief):
         done = 0
         while done < len(tasks):
             # Variances are learned after given numbers of rewards, so that batching makes no difference.
-            room = self._next_fit - self.n_observations if self.learnable.anything else len(tasks)
+            room = self.next_fit - self.n_observations if self.learnable.anything else len(tasks)
             part = slice(done, done + max(1, room))
             self._learn(tasks[part], arms[part], rewards[part], None if vectors is None else vectors[part])
             done += len(tasks[part])
-            if self.learnable.anything and self.n_observations >= self._next_fit:
+            if self.learnable.anything and self.n_observations >= self.next_fit:
                 self.learn_variances(tolerance=1e-3)
-                self._next_fit = max(
-                    self.n_observations + FIRST_FIT, math.ceil(FIT_GROWTH * self.n_observations)
-                )
+                self.next_fit = next_fit(self.n_observations)
 
     def _vectors(self, z: Any, arms: Array, single: bool) -> Array | None:
         if self.on_vectors:
@@ -204,28 +126,17 @@ class LinearBelief(Belief):
     def _learn(self, tasks: Array, arms: Array, rewards: Array, z: Array | None) -> None:
         self._fresh()
         if isinstance(self.tasks, Cells):
-            self.tasks.observe(self._coefs, tasks, arms, rewards)
+            self.tasks.observe(self.coefficients, tasks, arms, rewards)
         else:
             assert z is not None
-            self.tasks.observe(self._coefs, tasks, z, arms, rewards, self.time)
+            self.tasks.observe(self.coefficients, tasks, z, arms, rewards, self.time)
         if self.learnable.anything:
-            self._sum_up(rewards, 1.0)
+            self.scale.add(rewards, 1.0)
         self.n_observations += len(tasks)
         self.version += 1
         self._since_rebuild += len(tasks)
         if self._since_rebuild > max(REBUILD_EVERY, self.n_tasks * self.features.n_arms) and self.can_rebuild:
             self.rebuild()
-
-    def _sum_up(self, rewards: Array, sign: float) -> None:
-        n, mean, squares = self._sums.tolist()
-        m, average = sign * len(rewards), float(rewards.sum()) / len(rewards)
-        total = n + m
-        if total <= 0:
-            self._sums[:] = 0.0
-            return
-        gap = average - mean
-        within = sign * float(((rewards - average) ** 2).sum())
-        self._sums[:] = total, mean + gap * m / total, max(0.0, squares + within + gap * gap * n * m / total)
 
     def retract(self, i: Any, arm: Any, reward: Any, z: Any = None) -> None:
         """Take back rewards that were observed, exactly: the coefficients are rebuilt from the statistics."""
@@ -243,7 +154,7 @@ class LinearBelief(Belief):
         else:
             assert vectors is not None
             self.tasks.retract(tasks, vectors, arms, rewards)
-        self._sum_up(rewards, -1.0)
+        self.scale.add(rewards, -1.0)
         self.n_observations -= len(tasks)
         self.version += 1
         self._stale = True
@@ -280,7 +191,7 @@ class LinearBelief(Belief):
         self._fresh()
         self.time += float(time)
         if self.model.discount < 1.0:
-            self._coefs.discount(self.model.discount**time)
+            self.coefficients.discount(self.model.discount**time)
         self.version += 1
 
     # -- rebuilding and learning -----------------------------------------------------------------------------
@@ -298,7 +209,7 @@ class LinearBelief(Belief):
             )
         if isinstance(self.tasks, Effects):
             self.tasks.renew()
-        self._coefs.rebuild(*self.tasks.gram(self._coefs))
+        self.coefficients.rebuild(*self.tasks.gram(self.coefficients))
         self._since_rebuild, self._stale = 0, False
 
     def _fresh(self) -> None:
@@ -309,7 +220,7 @@ class LinearBelief(Belief):
     def variances(self) -> Variances:
         """The variances in force."""
         task = self.tasks.task_var if isinstance(self.tasks, Cells) else self.tasks.task_cov
-        return Variances(self.tasks.noise.copy(), task.copy(), self.coef_scale.copy())
+        return Variances(self.tasks.noise.copy(), task.copy(), self.prior.scale.copy())
 
     def set_variances(self, variances: Variances) -> None:
         """Other variances, as if they had been in force from the start."""
@@ -318,8 +229,8 @@ class LinearBelief(Belief):
         else:
             self.tasks.set_noise(variances.noise)
             self.tasks.task_cov = variances.task.copy()
-        self.coef_scale = variances.coef.copy()
-        self._coefs.set_prior(self.prior_mean, self._scaled_prior())
+        self.prior.scale = variances.coef.copy()
+        self.coefficients.set_prior(self.prior.mean, self.prior.scaled())
         self.rebuild()
         self.version += 1
 
@@ -327,67 +238,30 @@ class LinearBelief(Belief):
         """Empirical Bayes now. Returns evidence + log prior after every step, which never decreases."""
         if not self.learnable.anything or self.n_observations < 2:
             return []
-        prior = prior or self._weak_prior()
-        start = self.variances if self._next_fit > FIRST_FIT else self._guess(prior)
-        if self.learnable.task == "compound":  # a new arm came as an independent one
-            start = replace(start, task=nearest_compound(start.task))
-        found = fit(start, self._expectations_at, prior, tolerance=tolerance)
+        found = maximise(self, prior or weak_prior(self), tolerance)
         self.set_variances(found.variances)
         return found.trace
-
-    def _weak_prior(self) -> WeakPrior:
-        n, mean, squares = self._sums
-        scale = max(squares / max(n - 1.0, 1.0), 1e-8 * (mean * mean + squares / n), 1e-100)
-        return WeakPrior(self.learnable, float(scale))
-
-    def _guess(self, prior: WeakPrior) -> Variances:
-        """Where learning starts: every learned variance at the centre of its weak prior."""
-        v, what = self.variances, self.learnable
-        noise = np.full_like(v.noise, prior.centre("noise")) if what.noise else v.noise
-        centre = prior.centre("task")
-        task = (
-            (np.full_like(v.task, centre) if v.task.ndim == 1 else centre * np.eye(len(v.task)))
-            if what.task
-            else v.task
-        )
-        return Variances(noise, task, np.full_like(v.coef, prior.centre("coef")) if what.coef else v.coef)
-
-    def _expectations_at(self, variances: Variances) -> tuple[Expectations, float]:
-        self.set_variances(variances)
-        counts = self.tasks.counts[: self.n_tasks].sum(axis=0)
-        squares = (self._coefs.posterior_mean() - self.prior_mean) ** 2 + np.diagonal(
-            self._coefs.posterior().cov
-        )
-        size = len(self.coef_scale)
-        by_group = (
-            np.bincount(self.groups, squares / np.where(self.prior_cov > 0, self.prior_cov, 1.0), size)
-            if self.learnable.coef
-            else np.zeros(size)
-        )
-        parts = self.tasks.expectations(self._coefs)
-        members = np.bincount(self.groups, minlength=size).astype(float)
-        return Expectations(noise_n=counts, coef_squares=by_group, coef_n=members, **parts), self.log_evidence
 
     # -- what is believed ------------------------------------------------------------------------------------
 
     @property
     def coef(self) -> Gaussian:
         self._fresh()
-        mean, cov = self._coefs.posterior()
+        mean, cov = self.coefficients.posterior()
         return Gaussian(mean, self._mean_scale() * cov)
 
     @property
     def information(self) -> float:
         self._fresh()
-        return self._coefs.information
+        return self.coefficients.information
 
     @property
     def log_evidence(self) -> float:
         """The exact log marginal likelihood of every reward seen (as adaptively collected as they may be)."""
         self._fresh()
-        rho2, log_s = self._coefs.totals
+        rho2, log_s = self.coefficients.totals
         n = self.n_observations
-        common = -0.5 * (n * math.log(2.0 * math.pi) + log_s + self._coefs.information)
+        common = -0.5 * (n * math.log(2.0 * math.pi) + log_s + self.coefficients.information)
         prior = self.model.noise_var
         if isinstance(prior, InverseGamma):
             shape, scale = self._noise_law()
@@ -397,7 +271,7 @@ class LinearBelief(Belief):
 
     def _noise_law(self) -> tuple[float, float]:
         prior: InverseGamma = self.model.noise_var
-        return prior.shape + 0.5 * self.n_observations, prior.scale + 0.5 * float(self._coefs.totals[0])
+        return prior.shape + 0.5 * self.n_observations, prior.scale + 0.5 * float(self.coefficients.totals[0])
 
     def _mean_scale(self) -> float:
         """E[sigma^2] where variances count in units of it, else 1."""
@@ -413,9 +287,9 @@ class LinearBelief(Belief):
         i = self.index(i)
         self._fresh()
         if isinstance(self.tasks, Cells):
-            mean, cov = self.tasks.posterior(self._coefs, i)
+            mean, cov = self.tasks.posterior(self.coefficients, i)
         else:
-            mean, cov = self.tasks.posterior(self._coefs, i, self.time)
+            mean, cov = self.tasks.posterior(self.coefficients, i, self.time)
         if z is not None:
             z = finite("z", z)
             mean, cov = z @ mean, z @ cov @ z.T
@@ -425,7 +299,7 @@ class LinearBelief(Belief):
         self._fresh()
         tasks = indices("tasks", tasks, self.n_tasks, "task")
         if isinstance(self.tasks, Cells):
-            mean, var = self.tasks.moments(self._coefs, tasks)
+            mean, var = self.tasks.moments(self.coefficients, tasks)
             return mean, np.sqrt(self._mean_scale() * var)
         made = [self.posterior(int(i)) for i in tasks]
         return np.array([p.mean for p in made]), np.sqrt(np.array([np.diagonal(p.cov) for p in made]))
@@ -435,16 +309,16 @@ class LinearBelief(Belief):
         self._fresh()
         z = np.asarray(rng.standard_normal(self.n_features))[None]
         if not isinstance(self.model.noise_var, InverseGamma):
-            return Draw(self._coefs.draws(z, np.ones(1))[0])
+            return Draw(self.coefficients.draws(z, np.ones(1))[0])
         shape, scale = self._noise_law()
         noise_var = scale / rng.standard_gamma(shape)
-        return Draw(self._coefs.draws(z, np.array([math.sqrt(noise_var)]))[0], noise_var=noise_var)
+        return Draw(self.coefficients.draws(z, np.array([math.sqrt(noise_var)]))[0], noise_var=noise_var)
 
     def draws(self, keys: Array) -> Draw:
         if isinstance(self.model.noise_var, InverseGamma):
             return super().draws(keys)
         self._fresh()
-        return Draw(self._coefs.draws(normals(keys, self.n_features), np.ones(len(keys))))
+        return Draw(self.coefficients.draws(normals(keys, self.n_features), np.ones(len(keys))))
 
     def law(self, i: Any, draw: Array, z: Any = None) -> Law:
         """The law of r_i given theta; with n_effects: of z beta_i for z : (m, q), or of beta_i itself."""
@@ -496,14 +370,7 @@ class LinearBelief(Belief):
         else:
             self.tasks.add_arms(how_many, noise, variance)
         if len(places):  # by_arm: the new arm's coefficients are a priori like the average arm's
-            mean = self.prior_mean.reshape(old_arms, width).mean(axis=0)
-            var = self._unit_variance().reshape(old_arms, width).mean(axis=0)
-            self._insert(
-                places,
-                np.tile(mean, how_many),
-                np.tile(var, how_many),
-                np.tile(self.groups[:width], how_many),
-            )
+            self._insert(places, *(np.tile(x, how_many) for x in self.prior.of_average_arm(old_arms, width)))
         self.version += 1
 
     def add_columns(self, how_many: int = 1, groups: Any = None) -> None:
@@ -511,52 +378,33 @@ class LinearBelief(Belief):
         how_many = count("how_many", how_many)
         self._fresh()
         copies = self.n_arms if self.features.layout == "by_arm" else 1
-        variance = float(self._unit_variance().mean())
-        first = len(self.coef_scale)
+        first = len(self.prior.scale)
         fresh = np.arange(first, first + how_many) if groups is None else np.asarray(groups, np.int64)
-        mean = float(self.prior_mean.mean()) if np.ptp(self.prior_mean) == 0.0 else 0.0
+        mean, variance = self.prior.of_new_column()
         places = self.features.add_columns(how_many)
-        more = max(0, int(fresh.max()) + 1 - first)
-        self.coef_scale = np.append(self.coef_scale, np.full(more, self.coef_scale.mean()))
-        self._insert(
-            places, np.full(len(places), mean), np.full(len(places), variance), np.tile(fresh, copies)
-        )
+        n = len(places)
+        self._insert(places, np.full(n, mean), np.full(n, variance), np.tile(fresh, copies))
         self.version += 1
 
-    def _unit_variance(self) -> Array:
-        variance: Array = self.prior_cov if self.prior_cov.ndim == 1 else np.diagonal(self.prior_cov)
-        return variance
-
     def _insert(self, places: Array, mean: Array, variance: Array, groups: Array) -> None:
-        old = np.setdiff1d(np.arange(self.n_features), places)
-        self.prior_mean = _spliced(self.prior_mean, old, places, mean)
-        self.groups = _spliced(self.groups, old, places, groups)
-        if self.prior_cov.ndim == 1:
-            self.prior_cov = _spliced(self.prior_cov, old, places, variance)
-        else:
-            wide = np.zeros((self.n_features, self.n_features))
-            wide[np.ix_(old, old)] = self.prior_cov
-            wide[places, places] = variance
-            self.prior_cov = wide
-        scale = self.coef_scale[groups] if self.prior_cov.ndim == 1 else 1.0
-        self._coefs.insert(places, mean, variance * scale)
+        in_force = self.prior.insert(places, mean, variance, groups)
+        self.coefficients.insert(places, mean, in_force)
 
     # -- saving ----------------------------------------------------------------------------------------------
 
-    SCALARS = ("n_observations", "version", "time", "_stale", "_since_rebuild", "_next_fit", "_n_arms")
-    OWN_ARRAYS = ("prior_mean", "prior_cov", "coef_scale", "groups", "_sums")
+    SCALARS = ("n_observations", "version", "time", "_stale", "_since_rebuild", "next_fit", "_n_arms")
 
     def state(self) -> dict[str, Any]:
         rows = self.features.rows[: self.n_tasks].copy()
         own = {name: getattr(self, name) for name in self.SCALARS}
-        own |= {name: getattr(self, name).copy() for name in self.OWN_ARRAYS}
         shape = {
+            "sums": self.scale.sums.copy(),
             "features.n_arms": self.features.n_arms,
             "features.n_features": self.n_features,
             "rows": rows,
         }
-        parts = {"coefs": self._coefs.state(), "tasks": self.tasks.state()}
-        return {**own, **shape, **{f"{p}.{k}": v for p, part in parts.items() for k, v in part.items()}}
+        parts = {f"{name}.{k}": v for name, part in self._parts().items() for k, v in part.state().items()}
+        return {**own, **shape, **parts}
 
     def restore(self, state: dict[str, Any]) -> None:
         f = self.features
@@ -564,13 +412,9 @@ class LinearBelief(Belief):
         f.rows, f.n_tasks = np.array(state["rows"], float), len(state["rows"])
         for name in self.SCALARS:
             setattr(self, name, state[name])
-        for name in self.OWN_ARRAYS:
-            setattr(self, name, np.array(state[name]))
-        for prefix, part in (("coefs.", self._coefs), ("tasks.", self.tasks)):
-            part.restore({k[len(prefix) :]: v for k, v in state.items() if k.startswith(prefix)})
+        self.scale.sums = np.array(state["sums"], float)
+        for name, part in self._parts().items():
+            part.restore({k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(name + ".")})
 
-
-def _spliced(old_values: Array, old: Array, places: Array, new_values: Array) -> Array:
-    out = np.zeros(len(old) + len(places), old_values.dtype)
-    out[old], out[places] = old_values, new_values
-    return out
+    def _parts(self) -> dict[str, Any]:
+        return {"prior": self.prior, "coefficients": self.coefficients, "tasks": self.tasks}

@@ -67,7 +67,7 @@ class ParticleSet:
 
     def _variances(self, noise: float, task: float) -> Variances:
         k = self.centre.n_arms
-        return Variances(np.full(k, noise), np.full(k, task), self.centre.coef_scale)
+        return Variances(np.full(k, noise), np.full(k, task), self.centre.prior.scale)
 
     def make(self) -> None:
         """Make every particle from the statistics."""
@@ -75,7 +75,7 @@ class ParticleSet:
         for noise, task in zip(self.noise_vars, self.task_vars, strict=True):
             member = copy(self.centre)
             member.tasks = copy(self.cells)
-            member._coefs = Coefficients(self.centre.prior_mean, self.centre._scaled_prior())
+            member.coefficients = Coefficients(self.centre.prior.mean, self.centre.prior.scaled())
             member.set_variances(self._variances(noise, task))
             self._members.append(member)
         self._stale, self._since_rebuild = False, 0
@@ -113,8 +113,8 @@ class ParticleSet:
             if k:  # each particle learns the same rewards on the statistics as they were
                 stats.counts[mine], stats.means[mine], stats.within[:] = before
             assert isinstance(member.tasks, Cells)
-            member.tasks.observe(member._coefs, tasks, arms, rewards)
-        self.centre._sum_up(rewards, 1.0)
+            member.tasks.observe(member.coefficients, tasks, arms, rewards)
+        self.centre.scale.add(rewards, 1.0)
         self.count(self.centre.n_observations + len(tasks))
         self._since_rebuild += len(tasks)
         if self._since_rebuild > max(REBUILD_EVERY, stats.counts.size):
@@ -140,7 +140,7 @@ class ParticleSet:
     OWN = ("noise_vars", "task_vars", "log_base")
 
     def state(self) -> dict[str, Any]:
-        coefs = [member._coefs.state() for member in self.members]
+        coefs = [member.coefficients.state() for member in self.members]
         stacks = {f"coefs.{name}": np.array([state[name] for state in coefs]) for name in coefs[0]}
         own = {name: getattr(self, name).copy() for name in self.OWN}
         centre = {f"centre.{name}": value for name, value in self.centre.state().items()}
@@ -154,7 +154,7 @@ class ParticleSet:
         self._since_rebuild = int(state["_since_rebuild"])
         stacks = {k[6:]: v for k, v in state.items() if k.startswith("coefs.")}
         for j, member in enumerate(self._members):
-            member._coefs.restore({name: stack[j] for name, stack in stacks.items()})
+            member.coefficients.restore({name: stack[j] for name, stack in stacks.items()})
 
 
 def log_prior(prior: WeakPrior, u: Array) -> float:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,8 @@ from metabandit.learning.quadrature import log_sum
 from metabandit.learning.variances import WeakPrior
 from metabandit.models.base import Belief
 from metabandit.models.linear import LinearMixedModel
-from metabandit.models.linear_belief import FIRST_FIT, FIT_GROWTH, LinearBelief
+from metabandit.models.linear_belief import LinearBelief
+from metabandit.models.linear_learning import next_fit, weak_prior
 from metabandit.models.particle_set import ParticleSet
 from metabandit.streams import Random, normals
 
@@ -83,7 +83,7 @@ class ParticleBelief(Belief):
             return []
         centre = self.set.centre
         trace = centre.learn_variances(prior, tolerance)
-        self.set.place((prior or centre._weak_prior()).scale)
+        self.set.place((prior or weak_prior(centre)).scale)
         self.version += 1
         return trace
 
@@ -119,13 +119,13 @@ class ParticleBelief(Belief):
         centre, done = self.set.centre, 0
         while done < len(tasks):
             # The grid is placed after given numbers of rewards, so that batching makes no difference.
-            part = slice(done, done + max(1, centre._next_fit - self.n_observations))
+            part = slice(done, done + max(1, centre.next_fit - self.n_observations))
             self._observe(tasks[part], arms[part], rewards[part])
             done += len(tasks[part])
             n = self.n_observations
-            if n >= centre._next_fit:
+            if n >= centre.next_fit:
                 self.learn_variances(tolerance=1e-3)
-                centre._next_fit = max(n + FIRST_FIT, math.ceil(FIT_GROWTH * n))
+                centre.next_fit = next_fit(n)
 
     def _observe(self, tasks: Array, arms: Array, rewards: Array) -> None:
         self.set.observe(tasks, arms, rewards)
@@ -222,7 +222,7 @@ class ParticleBelief(Belief):
         thetas, members = np.empty((len(z), self.n_features)), self.set.members
         for k in np.unique(which):
             rows = which == k
-            thetas[rows] = members[k]._coefs.draws(
+            thetas[rows] = members[k].coefficients.draws(
                 np.ascontiguousarray(z[rows, 1:]), np.ones(int(rows.sum()))
             )
         return Draw(

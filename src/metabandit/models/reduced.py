@@ -127,15 +127,9 @@ class ReducedBelief(Belief):
         return counts, means
 
     def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
-        """The prior mean and sd of every arm, and what it is worth in rewards: (K,), for any task."""
-        inside = self._inside(i)
-        if hasattr(self.inner, "prior_from_metadata"):
-            mean, sd, worth = self.inner.prior_from_metadata(inside)
-            return mean, sd, worth
-        mean, cov = self.inner.coef
-        variance = np.diagonal(cov) + np.diagonal(self.inner.task_cov)
-        worth = np.divide(self.inner.noise, variance, out=np.full(len(mean), np.inf), where=variance > 0.0)
-        return mean, np.sqrt(variance), worth
+        """The prior mean and sd of every arm, and what it is worth in rewards: (K,), without the task's own data."""
+        mean, sd, worth = self.inner.prior_from_metadata(self._inside(i))
+        return mean, sd, worth
 
     @property
     def information(self) -> float:

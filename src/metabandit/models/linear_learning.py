@@ -1,0 +1,91 @@
+"""How a linear belief learns its variances: when, from where, and what EM needs of it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metabandit.learning.empirical_bayes import Fit, fit
+from metabandit.learning.variances import Expectations, Learnable, Variances, WeakPrior, nearest_compound
+
+if TYPE_CHECKING:
+    from metabandit.models.linear_belief import LinearBelief
+
+Array = np.ndarray[Any, Any]
+
+# Variances are learned after 8 rewards, then whenever the number of rewards has grown by half: O(log n) fits.
+FIRST_FIT, FIT_GROWTH = 8, 1.5
+
+
+def next_fit(n: int) -> int:
+    """After how many rewards variances are learned again, when they were learned at n."""
+    return max(n + FIRST_FIT, math.ceil(FIT_GROWTH * n))
+
+
+class RewardScale:
+    """How many rewards there were, their mean, and the sum of squares about it: the scale of the weak priors."""
+
+    def __init__(self) -> None:
+        self.sums = np.zeros(3)
+
+    def add(self, rewards: Array, sign: float) -> None:
+        """Count rewards in (sign 1) or out (sign -1)."""
+        n, mean, squares = self.sums.tolist()
+        m, average = sign * len(rewards), float(rewards.sum()) / len(rewards)
+        total = n + m
+        if total <= 0:
+            self.sums[:] = 0.0
+            return
+        gap = average - mean
+        within = sign * float(((rewards - average) ** 2).sum())
+        self.sums[:] = total, mean + gap * m / total, max(0.0, squares + within + gap * gap * n * m / total)
+
+    def variance(self) -> float:
+        """The variance of the rewards, never quite zero."""
+        n, mean, squares = self.sums.tolist()
+        return float(max(squares / max(n - 1.0, 1.0), 1e-8 * (mean * mean + squares / n), 1e-100))
+
+
+def weak_prior(belief: LinearBelief) -> WeakPrior:
+    """The documented prior of what is learned, on the scale of the rewards seen."""
+    return WeakPrior(belief.learnable, belief.scale.variance())
+
+
+def guess(belief: LinearBelief, prior: WeakPrior) -> Variances:
+    """Where learning starts: every learned variance at the centre of its weak prior."""
+    v, what = belief.variances, belief.learnable
+    noise = np.full_like(v.noise, prior.centre("noise")) if what.noise else v.noise
+    coef = np.full_like(v.coef, prior.centre("coef")) if what.coef else v.coef
+    return Variances(noise, _guessed_task(v.task, what, prior.centre("task")), coef)
+
+
+def _guessed_task(task: Array, what: Learnable, centre: float) -> Array:
+    if not what.task:
+        return task
+    return np.full_like(task, centre) if task.ndim == 1 else centre * np.eye(len(task))
+
+
+def maximise(belief: LinearBelief, prior: WeakPrior, tolerance: float) -> Fit:
+    """EM from the variances in force, or from the guess before anything was learned."""
+    start = belief.variances if belief.next_fit > FIRST_FIT else guess(belief, prior)
+    if belief.learnable.task == "compound":  # a new arm came as an independent one
+        start = replace(start, task=nearest_compound(start.task))
+    return fit(start, lambda v: expectations_at(belief, v), prior, tolerance=tolerance)
+
+
+def expectations_at(belief: LinearBelief, variances: Variances) -> tuple[Expectations, float]:
+    """What EM needs, and the exact log evidence, at these variances; they stay in force."""
+    belief.set_variances(variances)
+    mean, cov = belief.coefficients.posterior()
+    prior = belief.prior
+    squares = (mean - prior.mean) ** 2 + np.diagonal(cov)
+    expected = Expectations(
+        noise_n=belief.tasks.counts[: belief.n_tasks].sum(axis=0),
+        coef_squares=prior.by_group(squares),
+        coef_n=prior.members(),
+        **belief.tasks.expectations(belief.coefficients),
+    )
+    return expected, belief.log_evidence
