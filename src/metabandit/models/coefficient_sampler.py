@@ -15,9 +15,7 @@ from metabandit.streams import Random
 
 Array = np.ndarray[Any, Any]
 
-FREEDOM = (
-    30.0  # least degrees of freedom of the t proposal: tails heavier than a Gaussian prior's, at little cost
-)
+FREEDOM = 30.0  # least degrees of freedom of the t proposal: tails heavier than a Gaussian's, at little cost
 STEPS = 20  # Metropolis steps of one draw; from a start that is itself a proposal, 10 are practically exact
 TRANSITIONS = 16  # Hamiltonian transitions of one draw
 LONGEST = 64  # leapfrog steps of one transition
@@ -27,10 +25,9 @@ CHAINS = 4
 LEAST_ACCEPTANCE = 0.5  # of the independence sampler; below it Hamiltonian Monte Carlo is used
 MOST_UNREACHED = 0.02  # likewise above this probability of what it has not yet reached after STEPS
 PILOT = 128  # proposals on which the choice rests
-FAR, HEAVY = (
-    4.0,
-    40.0,
-)  # ... and no point so many standard deviations out may have so many times the mean weight
+# ... and no point FAR standard deviations out may have HEAVY times the mean weight. So far out on one
+# side the t has 1 part in 5,000 of its probability, and the target then 1 in 80.
+FAR, HEAVY = 4.0, 64.0
 
 
 class Target(Protocol):

@@ -21,9 +21,8 @@ from metabandit.streams import Random, Stream
 Array = np.ndarray[Any, Any]
 
 PILOT_KEY = 0x70696C6F  # its random numbers are fixed, so that the method is a function of the data
-FEW = (
-    16  # more rewards at once than this and than cells: a Newton step is cheaper than the filter, and better
-)
+# More rewards at once than this, and than there are cells: a Newton step is cheaper than the filter, and better.
+FEW = 16
 
 
 class CollapsedCoefficients:

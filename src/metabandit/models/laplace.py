@@ -190,8 +190,13 @@ def learn_dispersion(posterior: Posterior, start: Array, log_psi: float | None) 
         log_psi = min(max(log_psi + move, -18.0), 6.0)
         if abs(move) < 1e-7:
             break
-    _, mode = at(log_psi, mode_xi)
-    return Dispersion(float(log_psi), 1.0 / math.sqrt(-curvature)), mode
+    top, mode = at(log_psi, mode_xi)
+    sd = 1.0 / math.sqrt(-curvature)
+    # The widest part of a skewed peak decides: a proposal must not be narrower than what it stands for.
+    ways = [way * sd for way in (-5.0, -2.5, 2.5, 5.0)]
+    drops = [max(top - at(log_psi + way, mode_xi)[0], 0.5) for way in ways]
+    wide = max(abs(way) / math.sqrt(2.0 * drop) for way, drop in zip(ways, drops, strict=True))
+    return Dispersion(float(log_psi), max(sd, wide)), mode
 
 
 def laplace(mode: Mode, dispersion: Dispersion | None = None) -> Proposal:
