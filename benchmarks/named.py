@@ -20,14 +20,14 @@ def bandit(features: object, model: mb.LinearMixedModel, refresh: object) -> mb.
     return mb.MultiTaskBandit([str(a) for a in range(K)], features, model, refresh=refresh, seed=0)
 
 
-def rounds(model: mb.LinearMixedModel, refresh: object, probability: bool = True) -> float:
+def rounds(model: mb.LinearMixedModel, refresh: object) -> float:
     """us of one decide + learn, over 200 tasks with d = 15, 20,000 rounds."""
     rng = np.random.default_rng(0)
     b = bandit(PerArm([f"z{j}" for j in range(P)]), model, refresh)
     for i in range(200):
         b.add_task(i, rng.standard_normal((K, P)))
-    for i in range(200):
-        b.learn(b.decide(i), 0.0)
+    for j in range(2000):  # compile, and learn variances a few times
+        b.learn(b.decide(j % 200), float(rng.standard_normal()))
     noise = rng.standard_normal(20_000)
     start = time.perf_counter()
     for j in range(20_000):

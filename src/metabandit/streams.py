@@ -65,7 +65,7 @@ def number_of(name: int | str) -> int:
 
 def keys(seed: int, numbers: Any) -> Array:
     """keys : (n,) uint64, one for every decision number : (n,)."""
-    numbers = np.atleast_1d(np.asarray(numbers, np.uint64))
+    numbers = np.asarray(numbers, np.uint64)
     out = np.empty(len(numbers), np.uint64)
     _kernel.keys_of(np.uint64(seed % 2**64), numbers, out)
     return out

@@ -18,7 +18,11 @@ class Arms:
     def __init__(self, names: Iterable[str]) -> None:
         self.names = _checked(names)
         self.index = {arm: a for a, arm in enumerate(self.names)}
-        self.active = np.ones(len(self.names), bool)
+        self.set_active(np.ones(len(self.names), bool))
+
+    def set_active(self, active: Array) -> None:
+        """Which arms can be chosen : (K,)."""
+        self.active, self.all_active = active, bool(active.all())
 
     def __len__(self) -> int:
         return len(self.names)
@@ -37,7 +41,7 @@ class Arms:
     def add(self, arm: str) -> None:
         self.index[arm] = len(self.names)
         self.names.append(arm)
-        self.active = np.append(self.active, True)
+        self.set_active(np.append(self.active, True))
 
     @property
     def active_names(self) -> list[str]:
@@ -46,12 +50,18 @@ class Arms:
     def retire(self, arm: str) -> None:
         if self.active_names == [arm]:
             raise InvalidInput("arm", arm, "an arm that is not the last active one")
-        self.active[self.number(arm)] = False
+        self.switch(arm, False)
+
+    def switch(self, arm: str, active: bool) -> None:
+        """Whether an arm can be chosen."""
+        switched = self.active.copy()
+        switched[self.number(arm)] = active
+        self.set_active(switched)
 
     def mask(self, eligible: Sequence[str] | None) -> Array | None:
         """The arms that may be chosen : (K,); None when all may."""
         if eligible is None:
-            return None if self.active.all() else self.active
+            return None if self.all_active else self.active
         if isinstance(eligible, str):
             raise InvalidInput("eligible", eligible, "a list of arms")
         mask = np.zeros(len(self.names), bool)
@@ -64,7 +74,7 @@ class Arms:
     def masks(self, eligible: Any, n: int) -> Array | None:
         """The same for n decisions : (n, K), from a list of arms for each or a boolean array."""
         if eligible is None:
-            return None if self.active.all() else np.tile(self.active, (n, 1))
+            return None if self.all_active else np.tile(self.active, (n, 1))
         if len(eligible) != n:
             raise InvalidInput("eligible", f"<{len(eligible)} entries>", f"one for each of {n} tasks")
         if (

@@ -126,7 +126,7 @@ class MultiTaskBandit:
 
     def restore_arm(self, arm: str) -> None:
         """Choose a retired arm again."""
-        self._arms.active[self._arms.number(arm)] = True
+        self._arms.switch(arm, True)
 
     # -- deciding --------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class MultiTaskBandit:
     def _observe(self, task: Any, arm: Any, reward: Any, exposure: Any) -> None:
         if self.belief.reward == "count":
             self.belief.observe(task, arm, reward, exposure=exposure)  # type: ignore[call-arg]
-        elif np.all(exposure == 1.0):
+        elif exposure == 1.0 if type(exposure) is float else (exposure == 1.0).all():
             self.belief.observe(task, arm, reward)
         else:
             raise InvalidInput(

@@ -75,7 +75,7 @@ def _rebuilt(content: dict[str, Any], metadata: Any) -> MultiTaskBandit:
     bandit.belief.restore(_part(content, "belief"))
     bandit._draws.restore(_part(content, "draws"))
     bandit._log.restore(_part(content, "log"), content["decision_ids"])
-    bandit._arms.active = content["active"].astype(bool)
+    bandit._arms.set_active(content["active"].astype(bool))
     return bandit
 
 

@@ -35,13 +35,16 @@ class DecisionLog:
         """Log decisions; returns their places."""
         first, n = self.size, len(tasks)
         self.records = grown(self.records, first + n)
+        self.size = first + n
+        if ids is not None:
+            self.texts.update(zip(ids, range(first, first + n), strict=True))
+        if n == 1:
+            self.records[first] = (tasks[0], arms[0], version, probability[0], error[0], np.nan, 1.0)
+            return np.array([first])
         part = self.records[first : first + n]
         part["task"], part["arm"], part["version"] = tasks, arms, version
         part["probability"], part["error"] = probability, error
         part["reward"], part["exposure"] = np.nan, 1.0
-        if ids is not None:
-            self.texts.update(zip(ids, range(first, first + n), strict=True))
-        self.size = first + n
         return np.arange(first, first + n)
 
     def place(self, decision: Any) -> int:
