@@ -8,7 +8,6 @@ A stream is one uint64 in an array of length 1. Each step adds an odd constant a
 # mypy: disable-error-code="no-untyped-call"
 # Long lists of arrays and of constants read better in few lines:
 # fmt: off
-# ruff: noqa: E501
 from __future__ import annotations
 
 import math

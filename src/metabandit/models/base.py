@@ -87,7 +87,9 @@ class Belief(ABC):
     def add_variance(self, tasks: Array, variance: Array) -> None:
         """More prior variance for the effects of tasks without data : (n,), what their features leave out."""
         if variance.any():
-            raise InvalidInput("features", "<features that leave variance out>", "LinearMixedModel for such features")
+            raise InvalidInput(
+                "features", "<features that leave variance out>", "LinearMixedModel for such features"
+            )
 
     # -- data ----------------------------------------------------------------------------------------------
 
@@ -111,9 +113,10 @@ class Belief(ABC):
             self.version += 1
 
     def _data(self, i: Any, arm: Any, reward: Any) -> tuple[Array, Array, Array]:
-        if type(i) is int and type(arm) is int and type(reward) is float and math.isfinite(reward):
-            if 0 <= i < self.n_tasks and 0 <= arm < self.n_arms:  # the checks below, for one interaction, quickly
-                return np.array([i]), np.array([arm]), self.check_rewards(np.array([reward]))
+        # The checks below, for one interaction, quickly.
+        plain = type(i) is int and type(arm) is int and type(reward) is float and math.isfinite(reward)
+        if plain and 0 <= i < self.n_tasks and 0 <= arm < self.n_arms:
+            return np.array([i]), np.array([arm]), self.check_rewards(np.array([reward]))
         tasks = indices("i", i, self.n_tasks, "task")
         arms = indices("arm", arm, self.n_arms, "arm")
         rewards = np.atleast_1d(finite("reward", reward))
