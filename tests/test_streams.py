@@ -123,7 +123,7 @@ def test_keys_do_not_collide_and_do_not_depend_on_the_batch() -> None:
     purposes = (streams.DRAW, streams.ARMS, streams.SPREAD)
     made = np.concatenate([keys, *(streams.substreams(keys, purpose) for purpose in purposes)])
     assert len(np.unique(made)) == len(made)
-    assert streams.keys(5, 77)[0] == keys[67]
+    assert streams.keys(5, [77])[0] == keys[67]
 
 
 @pytest.mark.xfail(
@@ -155,7 +155,7 @@ def test_names_have_numbers() -> None:
 
 def test_random_numbers_of_one_key_never_change() -> None:
     """Logged decisions are replayed years later: these numbers are a promise."""
-    key = int(streams.keys(7, streams.number_of("decision-1"))[0])
+    key = int(streams.keys(7, [streams.number_of("decision-1")])[0])
     assert key == 7378645268916456945
     got: list[Any] = [*Stream(key).standard_normal(2), *Stream(key).standard_gamma([0.5, 3.0])]
     promised = [1.1065852689350417, -0.39119477756820575, 0.5944548599149557, 3.7552697363601464]
