@@ -17,7 +17,8 @@ def kernel_cache() -> Path:
     return ROOT / ".cache" / f"numba-{digest.hexdigest()}"
 
 
-os.environ["NUMBA_CACHE_DIR"] = str(kernel_cache())
+CACHE = str(kernel_cache())  # once: the run goes on with the kernels it started with
+os.environ["NUMBA_CACHE_DIR"] = CACHE
 for library in ("OMP", "OPENBLAS", "MKL"):  # what is parallel is said to be; and workers share few cores
     os.environ[f"{library}_NUM_THREADS"] = "1"
 

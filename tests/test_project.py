@@ -274,9 +274,9 @@ def test_a_read_only_package_works(tmp_path: Path) -> None:
 
 def test_the_kernel_cache_of_the_tests_follows_the_kernels() -> None:
     """numba would keep a caller's machine code when only its callee's file changed."""
-    from tests.conftest import kernel_cache
+    from tests.conftest import CACHE
 
-    assert os.environ["NUMBA_CACHE_DIR"] == str(kernel_cache())
+    assert os.environ["NUMBA_CACHE_DIR"] == CACHE
     kernel: Any = importlib.import_module("metabandit.kernels.streams")
     if "NUMBA_DISABLE_JIT" not in os.environ:
-        assert str(kernel.quantile._cache.cache_path).startswith(str(kernel_cache()))
+        assert str(kernel.quantile._cache.cache_path).startswith(CACHE)
