@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from metabandit.kernels import quadrature as q
+from metabandit.kernels import shapes as s
 from metabandit.kernels._jit import compiled_strict
-from metabandit.kernels.streams import MIX_1, STEP, normal, scramble, uniform
+from metabandit.kernels.streams import MIX_1, STEP, gamma, normal, scramble, uniform
 
 Array = np.ndarray[Any, Any]
 
@@ -40,15 +41,15 @@ def admit(eligible, j, ok):  # type: ignore[no-untyped-def]
 
 
 @compiled_strict
-def refuse(first, second, ok, least, count):  # type: ignore[no-untyped-def]
-    """What is wrong with a law, where it may be chosen: the first parameter is > least, the second >= 0."""
+def refuse(first, second, ok, least, zero, count):  # type: ignore[no-untyped-def]
+    """What is wrong with a law, where it may be chosen: first >= least, second > 0 or, if zero is set, >= 0."""
     if count == 0:
         return EMPTY
     for k in range(ok.shape[0]):
         if ok[k]:
             if not (math.isfinite(first[k]) and first[k] >= least):
                 return WRONG_FIRST
-            if not (math.isfinite(second[k]) and second[k] >= 0.0):
+            if not (math.isfinite(second[k]) and (second[k] > 0.0 or (zero and second[k] == 0.0))):
                 return WRONG_SECOND
     return FINE
 
@@ -107,7 +108,7 @@ def choose_normal(mean, sd, scale, keys, eligible, probable, arms, probabilities
     row = np.empty(n_arms)
     for j in range(mean.shape[0]):
         count = admit(eligible, j, ok)
-        wrong = refuse(mean[j], sd[j], ok, -math.inf, count)
+        wrong = refuse(mean[j], sd[j], ok, -math.inf, True, count)
         if wrong != FINE:
             return 4 * j + wrong
         begin(state, keys[j], ARMS)
@@ -126,10 +127,63 @@ def every_normal(mean, sd, scale, eligible, probabilities):  # type: ignore[no-u
     law, which, room = np.empty((5, n_arms)), np.empty(n_arms, np.int64), np.empty((3, n_arms + 1, q.NODES))
     for j in range(mean.shape[0]):
         count = admit(eligible, j, ok)
-        wrong = refuse(mean[j], sd[j], ok, -math.inf, count)
+        wrong = refuse(mean[j], sd[j], ok, -math.inf, True, count)
         if wrong != FINE:
             return 4 * j + wrong
         normal_task(mean[j], sd[j], scale, ok, count, -1, law, which, room, probabilities[j])
+    return 0
+
+
+@compiled_strict
+def log_gamma_draw(state, shape):  # type: ignore[no-untyped-def]
+    """The logarithm of a gamma variate of scale 1: below shape 0.01 the variate itself would often be 0."""
+    if shape >= 1.0:
+        return math.log(gamma(state, shape))
+    return math.log(gamma(state, shape + 1.0)) + math.log(uniform(state)) / shape
+
+
+@compiled_strict
+def shape_draw(kind, first, second, state):  # type: ignore[no-untyped-def]
+    """log(x) of a gamma or logit(x) of a beta variate: no underflow, however small the shapes."""
+    up = log_gamma_draw(state, max(first, s.LEAST))
+    return up - (log_gamma_draw(state, max(second, s.LEAST)) if kind == s.BETA else math.log(second))
+
+
+@compiled_strict
+def choose_shapes(kind, first, second, scale, keys, eligible, probable, arms, probabilities):  # type: ignore[no-untyped-def]
+    """arms[j] by Thompson sampling of beta or gamma laws and, if probable, the probability of it."""
+    n_arms, tempering = first.shape[1], 1.0 / (scale * scale)
+    state, ok = np.empty(1, np.uint64), np.empty(n_arms, np.bool_)
+    law, which, room = np.empty((s.ROWS, n_arms)), np.empty(n_arms, np.int64), np.empty((3, n_arms + 1, q.NODES))
+    row = np.empty(n_arms)
+    for j in range(first.shape[0]):
+        count = admit(eligible, j, ok)
+        wrong = refuse(first[j], second[j], ok, 0.0, kind == s.BETA, count)
+        if wrong != FINE:
+            return 4 * j + wrong
+        begin(state, keys[j], ARMS)
+        arms[j], top = -1, -math.inf
+        for k in range(n_arms):
+            draw = shape_draw(kind, first[j, k] * tempering, second[j, k] * tempering, state)
+            if ok[k] and (draw > top or arms[j] < 0):
+                arms[j], top = k, draw
+        if probable:
+            s.row(kind, first[j], second[j], tempering, ok, arms[j], law, which, room, row)
+            probabilities[j] = row[arms[j]]
+    return 0
+
+
+@compiled_strict
+def every_shapes(kind, first, second, scale, eligible, probabilities):  # type: ignore[no-untyped-def]
+    n_arms, tempering = first.shape[1], 1.0 / (scale * scale)
+    ok = np.empty(n_arms, np.bool_)
+    law, which, room = np.empty((s.ROWS, n_arms)), np.empty(n_arms, np.int64), np.empty((3, n_arms + 1, q.NODES))
+    for j in range(first.shape[0]):
+        count = admit(eligible, j, ok)
+        wrong = refuse(first[j], second[j], ok, 0.0, kind == s.BETA, count)
+        if wrong != FINE:
+            return 4 * j + wrong
+        s.row(kind, first[j], second[j], tempering, ok, -1, law, which, room, probabilities[j])
     return 0
 
 
@@ -139,7 +193,7 @@ def choose_best(score, keys, eligible, arms, probabilities):  # type: ignore[no-
     state, ok = np.empty(1, np.uint64), np.empty(score.shape[1], np.bool_)
     for j in range(score.shape[0]):
         count = admit(eligible, j, ok)
-        wrong = refuse(score[j], ok, ok, -math.inf, count)
+        wrong = refuse(score[j], ok, ok, -math.inf, True, count)
         if wrong != FINE:
             return 4 * j + wrong
         ties = mark_best(score[j], ok)
@@ -160,7 +214,7 @@ def every_best(score, eligible, probabilities):  # type: ignore[no-untyped-def]
     ok = np.empty(score.shape[1], np.bool_)
     for j in range(score.shape[0]):
         count = admit(eligible, j, ok)
-        wrong = refuse(score[j], ok, ok, -math.inf, count)
+        wrong = refuse(score[j], ok, ok, -math.inf, True, count)
         if wrong != FINE:
             return 4 * j + wrong
         ties = mark_best(score[j], ok)

@@ -8,7 +8,6 @@ wanted, or is -1 for all of them. This file has the normal laws and what all law
 # mypy: disable-error-code="no-untyped-call"
 # Long lists of arrays read better in few lines:
 # fmt: off
-# ruff: noqa: E501
 from __future__ import annotations
 
 import math

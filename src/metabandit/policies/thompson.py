@@ -18,18 +18,19 @@ Array = np.ndarray[Any, Any]
 
 
 class _Family(NamedTuple):
-    """How a law is handed to its kernels: the names of its two parameters and what they must be."""
+    """How a law is handed to its kernels: which ones, the names of its two parameters and what they must be."""
 
-    name: str
+    kernel: str
+    kind: tuple[int, ...]
     fields: tuple[str, str]
     accepted: tuple[str, str]
 
 
 _SHAPES = ("finite numbers >= 0", "finite numbers >= 0")
 _FAMILIES: dict[type, _Family] = {
-    Normal: _Family("normal", ("mean", "sd"), ("finite numbers", "finite numbers >= 0")),
-    Beta: _Family("beta", ("a", "b"), _SHAPES),
-    Gamma: _Family("gamma", ("shape", "rate"), ("finite numbers >= 0", "finite numbers > 0")),
+    Normal: _Family("normal", (), ("mean", "sd"), ("finite numbers", "finite numbers >= 0")),
+    Beta: _Family("shapes", (0,), ("a", "b"), _SHAPES),
+    Gamma: _Family("shapes", (1,), ("shape", "rate"), ("finite numbers >= 0", "finite numbers > 0")),
 }
 
 
@@ -71,8 +72,8 @@ class Thompson:
         first, second, keys, ok = self._arguments(law, family, keys, eligible)
         n = len(first)
         arms, probability = np.empty(n, np.int64), np.empty(n)
-        kernel = getattr(_choice, "choose_" + family.name)
-        code = kernel(first, second, self.scale, keys, ok, with_probability, arms, probability)
+        kernel = getattr(_choice, "choose_" + family.kernel)
+        code = kernel(*family.kind, first, second, self.scale, keys, ok, with_probability, arms, probability)
         settle(code, family.fields, (first, second), family.accepted)
         if with_probability:
             return Choice(arms, probability, np.zeros(n))
@@ -84,7 +85,8 @@ class Thompson:
         family = _family(law)
         first, second, keys, ok = self._arguments(law, family, keys, eligible)
         out = np.empty(first.shape)
-        code = getattr(_choice, "every_" + family.name)(first, second, self.scale, ok, out)
+        kernel = getattr(_choice, "every_" + family.kernel)
+        code = kernel(*family.kind, first, second, self.scale, ok, out)
         settle(code, family.fields, (first, second), family.accepted)
         return out, 0.0
 
