@@ -173,12 +173,24 @@ def test_no_metadata_is_the_average_task_and_missing_is_no_error() -> None:
     assert b.belief.features.rows[2].tolist() == [1.0, 20.0] == b.belief.features.rows[3].tolist()
 
 
-def test_new_metadata_replaces_the_old_as_if_it_had_always_been_so() -> None:
-    changed, right = bandit(), bandit()
+@pytest.mark.parametrize(
+    "model",
+    [
+        KNOWN,
+        mb.LinearMixedModel(0.0, 1.0, np.array([[1.0, 0.3, 0], [0.3, 1.0, 0], [0, 0, 0.5]]), 1.0),
+        mb.LinearMixedModel(learning="full"),
+        mb.GaussianProcessModel(mb.SquaredExponential(1.0), 0.5, 1.0),
+        mb.BetaLogisticModel(0.0, 1.0, 0.1),
+        mb.GammaLogModel(0.0, 1.0, 0.1),
+    ],
+    ids=["diagonal", "full", "particles", "process", "beta", "gamma"],
+)
+def test_new_metadata_replaces_the_old_as_if_it_had_always_been_so(model: object) -> None:
+    changed, right = bandit(model=model), bandit(model=model)
     changed.add_task("a", {"age": 1.0})
     right.add_task("a", {"age": 5.0})
     for b in (changed, right):
-        b.learn_many({"task": ["a", "a"], "arm": ["short", "urgent"], "reward": [1.0, 2.0]})
+        b.learn_many({"task": ["a", "a"], "arm": ["short", "urgent"], "reward": [1.0, 0.0]})
     version = changed.belief.version
     changed.decide("a", {"age": 1.0})
     assert changed.belief.version == version  # the same metadata: nothing to do

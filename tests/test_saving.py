@@ -83,6 +83,18 @@ def test_everything_else_comes_back_too(tmp_path: Path) -> None:
     assert loaded.belief.version == version  # it still knows that this is no change
 
 
+@pytest.mark.parametrize("kind", [mb.LinearMixedModel, mb.BetaLogisticModel])
+def test_a_bandit_that_grew_beyond_its_models_vectors_can_be_loaded(kind: type, tmp_path: Path) -> None:
+    model = kind(np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]), 0.5)
+    bandit = mb.MultiTaskBandit(ARMS, model=model, seed=5)
+    bandit.learn(bandit.decide("u"), 1.0)
+    bandit.add_arm("d")
+    bandit.learn(bandit.decide("v", eligible=["d"]), 0.0)
+    bandit.save(tmp_path / "b.mb")
+    loaded = mb.load(tmp_path / "b.mb")
+    assert [loaded.decide(task) for task in "uvw"] == [bandit.decide(task) for task in "uvw"]
+
+
 def test_a_decision_can_be_replayed_from_the_file(tmp_path: Path) -> None:
     bandit = mb.MultiTaskBandit(ARMS, metadata=["x"], seed=3)
     play(bandit, 0, 30, False)

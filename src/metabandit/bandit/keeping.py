@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from metabandit import policies
+from metabandit.bandit.arms import Arms
 from metabandit.bandit.bandit import MultiTaskBandit
 from metabandit.bandit.log import RECORD
 from metabandit.bandit.saving import read, write
+from metabandit.bandit.tasks import Tasks
 from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.features import Features, from_spec, load_covariances_with, make
 from metabandit.learning.refresh import Refresh
@@ -67,11 +69,12 @@ def _rebuilt(content: dict[str, Any], metadata: Any) -> MultiTaskBandit:
     arms = content["arms"]
     given = metadata if metadata is None or isinstance(metadata, Features) else make(metadata, arms)
     rule, amount, per_task = content["refresh"]
-    bandit = MultiTaskBandit(
-        arms, from_spec(content["features"], given), model_from_spec(content["model"]),
-        policies.from_spec(content["policy"]), Refresh(rule, amount, per_task), int(content["seed"]),
-    )  # fmt: skip
-    bandit._tasks.restore(_part(content, "tasks"))
+    model, (n_arms, n_features) = model_from_spec(content["model"]), content["tasks/origin"]
+    tasks = Tasks(from_spec(content["features"], given), model, arms, origin=(n_arms, n_features))
+    bandit = MultiTaskBandit.__new__(MultiTaskBandit)
+    policy = policies.from_spec(content["policy"])
+    bandit._assemble(Arms(arms), tasks, model, policy, Refresh(rule, amount, per_task), int(content["seed"]))
+    tasks.restore(_part(content, "tasks"))
     bandit.belief.restore(_part(content, "belief"))
     bandit._draws.restore(_part(content, "draws"))
     bandit._log.restore(_part(content, "log"), content["decision_ids"])

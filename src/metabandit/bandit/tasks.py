@@ -23,7 +23,10 @@ class Tasks:
     Metadata themselves are not kept: a 64-bit digest of them tells whether what comes with a known task is news.
     """
 
-    def __init__(self, features: Features, model: Model, arms: list[str]) -> None:
+    def __init__(
+        self, features: Features, model: Model, arms: list[str], origin: tuple[int, int] | None = None
+    ) -> None:
+        """origin : the numbers of arms and coefficients a saved belief was made with, before it grew."""
         self.features = features
         self.names: list[Name] = []
         self.index: dict[Name, int] = {}
@@ -32,14 +35,15 @@ class Tasks:
         self.by_group = bool(getattr(model, "learns_by_group", False))
         # Inducing points leave variance out, which belongs to the task effect.
         self.leaves_out = type(features)._extra_variance is not Features._extra_variance
-        self.belief = self._empty_belief(model, arms)
+        self.origin = origin or (len(arms), features.n_features(len(arms)))
+        self.belief = self._empty_belief(model, None if origin else arms)
 
-    def _empty_belief(self, model: Model, arms: list[str]) -> Belief:
+    def _empty_belief(self, model: Model, arms: list[str] | None) -> Belief:
         options: dict[str, Any] = {}
-        if self.by_group:
+        if self.by_group and arms is not None:  # a saved belief knows its groups
             options["groups"] = self._group_numbers(self.features.coefficient_groups(arms))
-        d = self.features.n_features(len(arms))
-        return model.belief(n_arms=len(arms), n_features=d, layout=self.features.layout, **options)
+        n_arms, n_features = self.origin
+        return model.belief(n_arms=n_arms, n_features=n_features, layout=self.features.layout, **options)
 
     def _group_numbers(self, names: Sequence[str]) -> Array:
         return np.array([self.groups.setdefault(name, len(self.groups)) for name in names], np.int64)
@@ -150,7 +154,8 @@ class Tasks:
     # -- saving ----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        return {"names": self.names, "digests": self.digests[: len(self.names)].copy(), "groups": self.groups}
+        digests = self.digests[: len(self.names)].copy()
+        return {"names": self.names, "digests": digests, "groups": self.groups, "origin": self.origin}
 
     def restore(self, state: dict[str, Any]) -> None:
         self.names, self.digests = list(state["names"]), np.asarray(state["digests"], np.uint64)

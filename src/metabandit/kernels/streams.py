@@ -19,10 +19,11 @@ from metabandit.kernels._jit import compiled_strict
 
 Array = np.ndarray[Any, Any]
 
+ONE = np.uint64(1)
 STEP = np.uint64(0x9E3779B97F4A7C15)
 MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 MIX_2 = np.uint64(0x94D049BB133111EB)
-TO_UNIT = 1.0 / 9007199254740992.0  # 2^-53
+TO_UNIT = 1.0 / 4503599627370496.0  # 2^-52: with 53 bits the largest uniform would round to 1
 
 
 @compiled_strict
@@ -37,7 +38,7 @@ def scramble(word):  # type: ignore[no-untyped-def]
 def uniform(state):  # type: ignore[no-untyped-def]
     """The next number of the stream, strictly inside (0, 1)."""
     state[0] = state[0] + STEP
-    return (float(scramble(state[0]) >> np.uint64(11)) + 0.5) * TO_UNIT
+    return (float(scramble(state[0]) >> np.uint64(12)) + 0.5) * TO_UNIT
 
 
 @compiled_strict
@@ -104,7 +105,7 @@ def keys_of(seed, numbers, out):  # type: ignore[no-untyped-def]
     """The key of every decision number under a seed: out[j] = key(seed, numbers[j])."""
     root = scramble(seed + STEP)
     for j in range(numbers.shape[0]):
-        out[j] = scramble(root ^ scramble(numbers[j] + STEP))
+        out[j] = scramble(root + (numbers[j] + ONE) * STEP)  # not symmetric in seed and number
 
 
 @compiled_strict

@@ -73,9 +73,12 @@ class WeakPrior:
     learnable: Learnable
     scale: float
     degrees: float = DEGREES
+    sizes: Any = 1.0
+    """(groups,) the mean of phi'phi over the columns of each group: a group's share is of the rewards it explains"""
 
-    def centre(self, which: str) -> float:
-        return SHARES[which] * self.scale
+    def centre(self, which: str) -> Any:
+        """Where the prior of one kind of variances stands; for "coef" one number a group."""
+        return SHARES[which] * self.scale / (self.sizes if which == "coef" else 1.0)
 
     def log_density(self, v: Variances) -> float:
         """Sum over the numbers learned, each counted once in its shape."""
@@ -101,7 +104,7 @@ class WeakPrior:
         if not self.degrees:
             return 0.0
         s = self.degrees * self.centre(which)
-        return float(-(0.5 * self.degrees + 1.0) * np.log(v).sum() - 0.5 * s * (1.0 / v).sum())
+        return float(-(0.5 * self.degrees + 1.0) * np.log(v).sum() - 0.5 * (s / v).sum())
 
     def mode(self, which: str, squares: Any, n: Any) -> Any:
         """The maximum over v of -n/2 log v - squares / (2 v) + log p(v)."""
@@ -181,4 +184,6 @@ def _matrix_step(e: Expectations, prior: WeakPrior) -> Array:
         return compound(float(first), float(rest), q)
     if not prior.degrees:
         return s / max(n, 1e-300)
-    return (prior.degrees * prior.centre("task") * np.eye(q) + s) / (prior.degrees + q + 1.0 + n)
+    centre = float(prior.centre("task"))
+    matrix: Array = (prior.degrees * centre * np.eye(q) + s) / (prior.degrees + q + 1.0 + n)
+    return matrix

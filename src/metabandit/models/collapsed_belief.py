@@ -45,6 +45,13 @@ class CollapsedBelief(Belief):
         """(N, K, 2): successes and failures, or total reward and total exposure, of every cell."""
         return self.coefs.table.counts[: self.n_tasks]
 
+    def set_features(self, i: int, phi: Any) -> None:
+        i, row = self.index(i), self.features.check(phi, many=False)[0]
+        self.features.rows[i] = row
+        if self.counts[i].any():
+            self.coefs.renew(i)
+        self.version += 1
+
     def _make_room(self, n_tasks: int) -> None:
         self.coefs.table.make_room(n_tasks)
 

@@ -92,6 +92,11 @@ class CollapsedCoefficients:
         self.table.flat[cells] = np.maximum(left, 0.0)
         self._changed(-len(cells), anchor=True)
 
+    def renew(self, i: int) -> None:
+        """A task has other features than before."""
+        self.table.renew(i, self.prior)
+        self._changed(0, anchor=True)
+
     def _changed(self, how_many: int, anchor: bool) -> None:
         self.n += how_many
         self._forget()

@@ -81,6 +81,13 @@ class CountTable:
         self.row_of.reshape(-1)[cells] = np.arange(first, last) + 1
         self.size = last
 
+    def renew(self, i: int, prior: Whitening) -> None:
+        """The rows of a task's cells again, after its features changed."""
+        cells = i * self.features.n_arms + np.flatnonzero(self.row_of[i])
+        rows = self.row_of.reshape(-1)[cells] - 1
+        phi = self.features.cells(*np.divmod(cells, self.features.n_arms))
+        self._x[rows], self._offsets[rows] = phi @ prior.root, phi @ prior.mean
+
     def add(self, cells: Array, amounts: Array) -> None:
         """counts += amounts : (n, 2) at cells : (n,), which may repeat."""
         for side in (0, 1):

@@ -115,6 +115,17 @@ class TaskFeatures:
         per_arm: Array = np.einsum("np,nkp->nk", self.rows[tasks], each)
         return per_arm
 
+    def mean_squares(self) -> Array:
+        """The mean square of every column over tasks and arms : (d,); they sum to the mean of phi'phi."""
+        rows = self.rows[: self.n_tasks]
+        if not self.n_tasks:
+            return np.zeros(self.n_features)
+        squares = np.einsum("nw,nw->w", rows, rows) / self.n_tasks
+        if self.layout == "given":
+            means: Array = squares.reshape(self.n_arms, self.n_features).mean(axis=0)
+            return means
+        return np.tile(squares / self.n_arms, self.n_arms)
+
     def add_arms(self, how_many: int, phi: Any = None) -> Array:
         """Append arms to every task.
 

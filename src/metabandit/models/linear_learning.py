@@ -51,7 +51,8 @@ class RewardScale:
 
 def weak_prior(belief: LinearBelief) -> WeakPrior:
     """The documented prior of what is learned, on the scale of the rewards seen."""
-    return WeakPrior(belief.learnable, belief.scale.variance())
+    sizes = belief.prior.by_group(belief.features.mean_squares())
+    return WeakPrior(belief.learnable, belief.scale.variance(), sizes=np.where(sizes > 0.0, sizes, 1.0))
 
 
 def guess(belief: LinearBelief, prior: WeakPrior) -> Variances:
