@@ -129,7 +129,7 @@ def test_every_model_explains_itself(model: object) -> None:
 def test_the_picture(tmp_path: Path) -> None:
     bandit, *_ = story(0.5)
     axes = bandit.explain(0).plot()
-    assert [label.get_text() for label in axes.get_yticklabels()][0].startswith("a (")
+    assert next(label.get_text() for label in axes.get_yticklabels()).startswith("a (")
     axes.figure.savefig(tmp_path / "why.png")
     assert (tmp_path / "why.png").stat().st_size > 5000
 

@@ -69,7 +69,12 @@ def indices(name: str, value: Any, size: int, of: str) -> Array:
     """Whole numbers in 0 ... size - 1, as a flat int64 array."""
     if type(value) is int and 0 <= value < size:  # one task, decided thousands of times a second
         return np.array([value])
-    if type(value) is np.ndarray and value.shape == (1,) and value.dtype == np.int64 and 0 <= int(value[0]) < size:
+    if (
+        type(value) is np.ndarray
+        and value.shape == (1,)
+        and value.dtype == np.int64
+        and 0 <= int(value[0]) < size
+    ):
         return value
     array = np.atleast_1d(np.asarray(value))
     if array.dtype.kind not in "iu" and array.size:

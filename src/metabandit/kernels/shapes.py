@@ -68,11 +68,11 @@ def softplus(u):  # type: ignore[no-untyped-def]
 
 
 @compiled_strict
-def lifted(weight, d):  # type: ignore[no-untyped-def]
-    """log(1 + weight (e^d - 1)) for weight in (0, 1)."""
-    if d < 30.0:
-        return math.log1p(weight * math.expm1(d))
-    return d + math.log(weight + (1.0 - weight) * math.exp(-d))
+def lifted(weight, rest, d):  # type: ignore[no-untyped-def]
+    """log(weight e^d + rest), weights that sum to one: near 0 when d is."""
+    if d > 1.0:
+        return d + math.log(weight + rest * math.exp(-d))
+    return math.log1p(weight * math.expm1(d)) if d > -1.0 else math.log(rest + weight * math.exp(d))
 
 
 @compiled_strict
@@ -83,8 +83,8 @@ def dropped(kind, law, b, u):  # type: ignore[no-untyped-def]
         return law[FIRST, b] * (math.expm1(d) - d)
     n = law[FIRST, b] + law[SECOND, b]
     if u <= 0.0:
-        return n * lifted(law[FIRST, b] / n, d) - law[FIRST, b] * d
-    return n * lifted(law[SECOND, b] / n, -d) + law[SECOND, b] * d
+        return n * lifted(law[FIRST, b] / n, law[SECOND, b] / n, d) - law[FIRST, b] * d
+    return n * lifted(law[SECOND, b] / n, law[FIRST, b] / n, -d) + law[SECOND, b] * d
 
 
 @compiled_strict
@@ -218,9 +218,9 @@ def common(kind, centre, half, rise):  # type: ignore[no-untyped-def]
     for g in range(NODES):
         t = sign * half * POINTS[g]
         if kind == BETA:
-            rise[g] = lifted(weight, t) if half < 1.0 else softplus(sign * centre + t) - softplus(sign * centre)
+            rise[g] = math.log1p(weight * math.expm1(t)) if half < 1.0 else softplus(sign * centre + t) - softplus(sign * centre)
         else:
-            rise[g] = weight * math.expm1(t) if half < 30.0 else math.exp(centre + t) - weight
+            rise[g] = weight * math.expm1(t) if half < 30.0 else math.exp(min(centre + t, 700.0)) - weight
 
 
 @compiled

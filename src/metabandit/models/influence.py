@@ -33,7 +33,7 @@ def influence(belief: LinearBelief, i: int) -> Influence:
     """Take the belief about task i apart."""
     belief._fresh()
     coefs, phi = belief.coefficients, belief.features.phi(i)
-    g, h, b, big_v = _statistics(belief, i)
+    g, h, b, _big_v = _statistics(belief, i)
     d = coefs.size
     upper = np.triu(coefs.factor[:, :d])
     white = coefs.whiten_rows(phi)
