@@ -132,6 +132,9 @@ class Coregionalised:
         if self.arm_cov.ndim != 2:
             raise InvalidInput("arm_cov", arm_cov, "a matrix (K, K)")
 
+    def __repr__(self) -> str:
+        return f"Coregionalised({self.kernel!r}, {self.arm_cov.tolist()!r})"
+
     def __call__(self, X: Any, Y: Any = None) -> Array:
         """The part over metadata, kernel(X, Y) : (n, m)."""
         return self.kernel(X, Y)
