@@ -186,3 +186,17 @@ def test_a_failed_save_leaves_the_old_file_and_no_rubbish(
         bandit.save(tmp_path / "b.mb")
     assert (tmp_path / "b.mb").read_bytes() == old
     assert [path.name for path in tmp_path.iterdir()] == ["b.mb"]
+
+
+def test_the_file_keeps_its_permissions_and_a_link_stays_a_link(tmp_path: Path) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, seed=3)
+    os.umask(old := os.umask(0o022))
+    bandit.save(tmp_path / "b.mb")
+    assert (tmp_path / "b.mb").stat().st_mode & 0o777 == 0o666 & ~old
+    (tmp_path / "b.mb").chmod(0o640)
+    (tmp_path / "link.mb").symlink_to(tmp_path / "b.mb")
+    bandit.decide("u")
+    bandit.save(tmp_path / "link.mb")
+    assert (tmp_path / "link.mb").is_symlink()
+    assert (tmp_path / "b.mb").stat().st_mode & 0o777 == 0o640
+    assert mb.load(tmp_path / "b.mb").tasks == ["u"]

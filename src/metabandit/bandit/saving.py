@@ -7,8 +7,9 @@ NAME.npy      the arrays, little-endian, without pickle
 from __future__ import annotations
 
 import os
+import secrets
+import stat
 import struct
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -30,12 +31,15 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes, whenever i
 
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write arrays and plain data to one file, atomically: readers see the old file or the whole new one."""
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # a link stays a link
     arrays = {name: value for name, value in content.items() if isinstance(value, np.ndarray)}
     plain = {name: _plain(value) for name, value in content.items() if name not in arrays}
     header = msgspec.json.encode({"format": FORMAT, "version": VERSION, **plain})
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    name = target.parent / f".{target.name}.{secrets.token_hex(8)}"
+    handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
+        if target.exists():  # who may read the file is not ours to change
+            os.chmod(name, stat.S_IMODE(target.stat().st_mode))
         with os.fdopen(handle, "wb") as file:
             with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
                 archive.writestr(zipfile.ZipInfo("header.json", EPOCH), header)
