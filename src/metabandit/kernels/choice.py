@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.kernels import panels
 from metabandit.kernels import quadrature as q
 from metabandit.kernels import shapes as s
 from metabandit.kernels._jit import compiled_strict
@@ -145,8 +146,9 @@ def log_gamma_draw(state, shape):  # type: ignore[no-untyped-def]
 @compiled_strict
 def shape_draw(kind, first, second, state):  # type: ignore[no-untyped-def]
     """log(x) of a gamma or logit(x) of a beta variate: no underflow, however small the shapes."""
-    up = log_gamma_draw(state, max(first, s.LEAST))
-    return up - (log_gamma_draw(state, max(second, s.LEAST)) if kind == s.BETA else math.log(second))
+    first, second = s.bounded(kind, first, second)
+    up = log_gamma_draw(state, first)
+    return up - (log_gamma_draw(state, second) if kind == s.BETA else math.log(second))
 
 
 @compiled_strict
@@ -168,7 +170,7 @@ def choose_shapes(kind, first, second, scale, keys, eligible, probable, arms, pr
             if ok[k] and (draw > top or arms[j] < 0):
                 arms[j], top = k, draw
         if probable:
-            s.row(kind, first[j], second[j], tempering, ok, arms[j], law, which, room, row)
+            panels.row(kind, first[j], second[j], tempering, ok, arms[j], law, which, room, row)
             probabilities[j] = row[arms[j]]
     return 0
 
@@ -183,7 +185,7 @@ def every_shapes(kind, first, second, scale, eligible, probabilities):  # type: 
         wrong = refuse(first[j], second[j], ok, 0.0, kind == s.BETA, count)
         if wrong != FINE:
             return 4 * j + wrong
-        s.row(kind, first[j], second[j], tempering, ok, -1, law, which, room, probabilities[j])
+        panels.row(kind, first[j], second[j], tempering, ok, -1, law, which, room, probabilities[j])
     return 0
 
 

@@ -65,7 +65,7 @@ def normal_panel(law, hi, count, u, half, only, pdf, cdf):  # type: ignore[no-un
 def normal_width(law, lo, hi, count, u):  # type: ignore[no-untyped-def]
     """How far the next panel may go: a given part of the smallest sd that matters on it."""
     # The largest of many arms has a sharper law than each of them: about sqrt(2 log K) times.
-    part = 3.6 / (1.0 + 0.12 * math.log(count))
+    part = 3.8 / (1.0 + 0.2 * math.log(count))
     width = math.inf
     for b in range(count):
         if hi[b] > u:
