@@ -257,6 +257,7 @@ def project(row, ok, count, floor, ceiling):  # type: ignore[no-untyped-def]
             below = level
         else:
             above = level
+    level = 0.0 if abs(level) < 1e-16 else level  # what fits already is left as it is, to the bit
     for k in range(ok.shape[0]):
         row[k] = min(max(row[k] + level, floor), ceiling) if ok[k] else 0.0
 
