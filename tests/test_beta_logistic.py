@@ -138,7 +138,7 @@ def test_zero_dispersion_is_logistic_regression(rng):
         assert belief.mode == pytest.approx(found.x, abs=1e-6)
     law = belief.law(0, belief.mode)
     assert isinstance(law, Beta)
-    exact = BetaLogisticModel(dispersion=0.0).belief(2, 1)
+    exact = BetaLogisticModel(coef_cov=1.0, dispersion=0.0).belief(2, 1)
     law = exact.law(exact.add_task(np.array([[0.0], [2.0]])), np.ones(1))
     assert isinstance(law, Normal)
     assert law.mean == pytest.approx([0.5, 1 / (1 + math.exp(-2))])
@@ -146,7 +146,7 @@ def test_zero_dispersion_is_logistic_regression(rng):
 
 
 def test_order_and_batching_do_not_matter(rng):
-    model = BetaLogisticModel(dispersion=None, refit=0.0)
+    model = BetaLogisticModel(coef_cov=1.0, dispersion=None, refit=0.0)
     belief, _, _, (phi, tasks, arms, rewards) = simulated(rng, model, 15, 3, 3, 200)
     other = model.belief(3, 3)
     other.add_tasks(phi)
@@ -164,7 +164,7 @@ def test_order_and_batching_do_not_matter(rng):
 
 def test_retract_takes_back(rng):
     for sampler in ("exact", "filter"):
-        model = BetaLogisticModel(dispersion=0.1, sampler=sampler)
+        model = BetaLogisticModel(coef_cov=1.0, dispersion=0.1, sampler=sampler)
         belief, _, _, (_, tasks, arms, rewards) = simulated(rng, model, 5, 2, 2, 40)
         before, counts = belief.mode, belief.counts.copy()
         belief.observe(tasks[:7], arms[:7], rewards[:7])
@@ -240,7 +240,9 @@ def test_evidence_is_close_to_quadrature():
     belief = skewed()
     exact = skewed_grid()[2]
     assert belief.log_evidence == pytest.approx(exact, abs=0.15)
-    informed, _, _, _ = simulated(np.random.default_rng(5), BetaLogisticModel(dispersion=0.2), 40, 2, 1, 800)
+    informed, _, _, _ = simulated(
+        np.random.default_rng(5), BetaLogisticModel(coef_cov=1.0, dispersion=0.2), 40, 2, 1, 800
+    )
     s, f = informed.counts.reshape(-1, 2).T
 
     def log_density(theta):
@@ -403,7 +405,9 @@ def test_three_coefficients_against_a_random_walk(rng):
 
 
 def test_learned_dispersion_is_the_best_of_the_exact_evidence(rng):
-    belief, _, _, _ = simulated(rng, BetaLogisticModel(dispersion=None, refit=0.0), 60, 2, 1, 1500, None, 0.5)
+    belief, _, _, _ = simulated(
+        rng, BetaLogisticModel(coef_cov=1.0, dispersion=None, refit=0.0), 60, 2, 1, 1500, None, 0.5
+    )
     phi = belief.features.phis(np.arange(60)).reshape(-1, 1)
     s, f = belief.counts.reshape(-1, 2).T
 
@@ -569,7 +573,7 @@ def test_state_continues_bit_for_bit(dispersion, sampler, asked, rng):
 
 def test_draws_belong_to_their_keys(rng):
     for dispersion in (0.2, None, "drawn"):
-        belief, _, _, _ = simulated(rng, BetaLogisticModel(dispersion=dispersion), 5, 2, 2, 30)
+        belief, _, _, _ = simulated(rng, BetaLogisticModel(coef_cov=1.0, dispersion=dispersion), 5, 2, 2, 30)
         keys = np.array([3, 2**63 + 5], np.uint64)
         many = belief.draws(keys)
         one = belief.draw(Stream(2**63 + 5))
@@ -633,7 +637,7 @@ def test_models_that_are_refused(arguments, message):
 def test_data_that_is_refused():
     with pytest.raises(InvalidInput, match="coef_mean"):
         BetaLogisticModel(coef_mean=[0.0, 1.0]).belief(2, 3)
-    belief = BetaLogisticModel(dispersion=0.1).belief(2, 1)
+    belief = BetaLogisticModel(coef_cov=1.0, dispersion=0.1).belief(2, 1)
     belief.add_task(np.ones((2, 1)))
     for reward in (0.5, -1, 2):
         with pytest.raises(InvalidInput, match="accepted: 0 or 1"):

@@ -25,9 +25,17 @@ MODELS = {
     "beta": Case(lambda: mb.BetaLogisticModel(0.2, 0.8, 0.2), binary, slack=0.2),
     "beta, by arm": Case(lambda: mb.BetaLogisticModel(0.0, 0.8, 0.1), binary, slack=0.2, **BY_ARM),
     "logistic": Case(lambda: mb.BetaLogisticModel(0.0, 0.8, 0.0), binary, slack=0.2),
-    "beta, learning": Case(lambda: mb.BetaLogisticModel(), binary, slack=0.2),
+    "beta, nothing given": Case(lambda: mb.BetaLogisticModel(), binary, slack=0.2),
+    "beta, nothing given, by arm": Case(lambda: mb.BetaLogisticModel(), binary, slack=0.2, **BY_ARM),
+    "beta, in groups": Case(
+        lambda: mb.BetaLogisticModel(dispersion="drawn"), binary, slack=0.2, options={"groups": [0, 1, 1, 0]}
+    ),
+    "beta, scales learned": Case(lambda: mb.BetaLogisticModel(0.2, None, 0.2), binary, slack=0.2),
+    "beta, dispersion learned": Case(lambda: mb.BetaLogisticModel(0.2, 0.8), binary, slack=0.2),
     "beta, known coefficients": Case(lambda: mb.BetaLogisticModel(0.3, 0.0, 0.2), binary, slack=0.2),
     "gamma": Case(lambda: mb.GammaLogModel(0.2, 0.8, 0.3), counted, slack=0.2),
+    "gamma, nothing given": Case(lambda: mb.GammaLogModel(), counted, slack=0.2),
+    "gamma, nothing given, by arm": Case(lambda: mb.GammaLogModel(), counted, slack=0.2, **BY_ARM),
     "Poisson": Case(lambda: mb.GammaLogModel(0.0, 0.8, 0.0), counted, slack=0.2),
 }
 

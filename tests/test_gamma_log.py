@@ -101,7 +101,7 @@ def test_zero_dispersion_is_poisson_regression(rng):
 
         found = optimize.minimize(loss, np.zeros(4), jac=True, method="BFGS", options={"gtol": 1e-9})
         assert belief.mode == pytest.approx(found.x, abs=1e-5)
-    exact = GammaLogModel(dispersion=0.0).belief(1, 1)
+    exact = GammaLogModel(coef_cov=1.0, dispersion=0.0).belief(1, 1)
     law = exact.law(exact.add_task(np.array([[2.0]])), np.ones(1))
     assert isinstance(law, Normal)
     assert law.sample(np.random.default_rng(1)) == pytest.approx([math.exp(2)])
@@ -174,7 +174,7 @@ def test_prior_from_metadata_and_own_data():
 
 
 def test_learned_dispersion_is_the_best_of_the_exact_evidence(rng):
-    belief, _, _, _ = simulated(rng, GammaLogModel(dispersion=None, refit=0.0), 60, 2, 1, 500)
+    belief, _, _, _ = simulated(rng, GammaLogModel(coef_cov=1.0, dispersion=None, refit=0.0), 60, 2, 1, 500)
     phi = belief.features.phis(np.arange(60)).reshape(-1, 1)
     s, e = belief.counts.reshape(-1, 2).T
     used = e > 0
@@ -252,7 +252,7 @@ def test_calibration_at_length(dispersion, rng):
 
 
 def test_order_batching_and_retraction_do_not_matter(rng):
-    model = GammaLogModel(dispersion=0.3)
+    model = GammaLogModel(coef_cov=1.0, dispersion=0.3)
     belief, _, _, (phi, tasks, arms, rewards, exposures) = simulated(rng, model, 10, 2, 3, 80)
     other = model.belief(2, 3)
     other.add_tasks(phi)
@@ -269,7 +269,7 @@ def test_order_batching_and_retraction_do_not_matter(rng):
 
 
 def test_the_filter_follows_the_posterior(rng):
-    model = GammaLogModel(dispersion=0.3, sampler="filter")
+    model = GammaLogModel(coef_cov=1.0, dispersion=0.3, sampler="filter")
     belief, _, _, (phi, tasks, arms, rewards, exposures) = simulated(rng, model, 30, 3, 4, 400)
     online = model.belief(3, 4)
     online.add_tasks(phi)
@@ -317,7 +317,7 @@ def test_extremes_stay_finite(rng):
 
 
 def test_what_is_refused():
-    belief = GammaLogModel(dispersion=0.1).belief(1, 1)
+    belief = GammaLogModel(coef_cov=1.0, dispersion=0.1).belief(1, 1)
     belief.add_task(np.ones((1, 1)))
     for reward in (0.5, -1):
         with pytest.raises(InvalidInput, match="accepted: whole numbers >= 0"):

@@ -27,10 +27,11 @@ MODELS = {
     "particles": mb.LinearMixedModel(learning="full"),
     "beta": mb.BetaLogisticModel(0.0, 1.0, 0.1),
     "beta learned": mb.BetaLogisticModel(),
+    "gamma learned": mb.GammaLogModel(),
     "gamma": mb.GammaLogModel(0.0, 1.0, 0.3),
     "process": mb.GaussianProcessModel(mb.SquaredExponential(1.0), 0.5, 1.0),
 }
-BINARY = {"beta", "beta learned", "gamma"}
+BINARY = {"beta", "beta learned", "gamma", "gamma learned"}
 
 
 def play(bandit: mb.MultiTaskBandit, start: int, stop: int, binary: bool) -> list[object]:

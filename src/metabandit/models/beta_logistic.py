@@ -20,13 +20,14 @@ class BetaLogisticModel(CollapsedModel):
     """r_ia ~ Beta(mu / psi, (1 - mu) / psi) with mu = logistic(phi(x_i, a)' theta); rewards are 0 or 1.
 
     coef_mean : number or (d,). Prior mean of theta.
-    coef_cov : number, (d,) or (d, d), singular or not; 0 means known coefficients.
+    coef_cov : number, (d,) or (d, d), singular or not; 0 means known coefficients. None: a scale a group of
+        coefficients, learned by empirical Bayes.
     dispersion : psi, how much tasks with the same features differ: Var(r) = mu (1 - mu) psi / (1 + psi).
         A number: known; 0: not at all (logistic regression). None: learned by empirical Bayes. "drawn": drawn
         together with theta.
     sampler : "exact": draws come from the posterior itself. "filter": from the Gaussian of an online filter,
         O(d^2) a reward, approximate.
-    refit : the dispersion is learned again when the number of rewards has changed by this share.
+    refit : dispersion and scales are learned again when the number of rewards has changed by this share.
 
     >>> import numpy as np, metabandit as mb
     >>> belief = mb.BetaLogisticModel(coef_cov=1.0, dispersion=0.2).belief(n_arms=2, n_features=2)
@@ -39,9 +40,17 @@ class BetaLogisticModel(CollapsedModel):
 
     reward = "binary"
 
-    def belief(self, n_arms: int, n_features: int, layout: str = "given") -> BetaLogisticBelief:
-        """An empty belief. layout "given": tasks come with Phi (K, d); "by_arm": with x (p,), d = K p."""
-        return BetaLogisticBelief(self, n_arms, n_features, layout)
+    def belief(
+        self, n_arms: int, n_features: int, layout: str = "given", groups: Any = None
+    ) -> BetaLogisticBelief:
+        """An empty belief.
+
+        layout : "given": tasks come with Phi (K, d); "by_arm": with x (p,), and every arm has its own
+            coefficients, d = K p.
+        groups : (d,) whole numbers: the coefficients whose scale is learned together. Default: one group
+            with layout "given", one for every column with layout "by_arm".
+        """
+        return BetaLogisticBelief(self, n_arms, n_features, layout, groups)
 
 
 class BetaLogisticBelief(CollapsedBelief):

@@ -19,19 +19,21 @@ class CollapsedModel:
     """The fields and checks shared by BetaLogisticModel and GammaLogModel."""
 
     coef_mean: Any = 0.0
-    coef_cov: Any = 1.0
+    coef_cov: Any = None
     dispersion: float | str | None = None
     sampler: str = "exact"
     refit: float = 0.05
 
     reward: ClassVar[str]
+    learns_by_group: ClassVar[bool] = True  # belief() takes the groups of coefficients with one scale
 
     def __post_init__(self) -> None:
         if finite("coef_mean", self.coef_mean).ndim > 1:
             raise InvalidInput(
                 "coef_mean", f"<array of shape {np.shape(self.coef_mean)}>", "a number or a vector (d,)"
             )
-        covariance("coef_cov", self.coef_cov)
+        if self.coef_cov is not None:
+            covariance("coef_cov", self.coef_cov)
         if self.sampler not in ("exact", "filter"):
             raise InvalidInput("sampler", self.sampler, '"exact" or "filter"')
         if float(finite("refit", self.refit, ())) < 0.0:

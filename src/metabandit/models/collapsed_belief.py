@@ -17,6 +17,8 @@ from metabandit.models.collapsed import CollapsedModel
 from metabandit.models.collapsed_coefficients import CollapsedCoefficients
 from metabandit.models.families import Family
 from metabandit.models.features import TaskFeatures
+from metabandit.models.linear_prior import group_numbers
+from metabandit.models.scaled_prior import ScaledPrior
 from metabandit.streams import Random, Stream
 
 Array = np.ndarray[Any, Any]
@@ -31,10 +33,12 @@ class CollapsedBelief(Belief):
 
     family: Family
 
-    def __init__(self, model: CollapsedModel, n_arms: int, n_features: int, layout: str = "given") -> None:
+    def __init__(
+        self, model: CollapsedModel, n_arms: int, n_features: int, layout: str = "given", groups: Any = None
+    ) -> None:
         super().__init__(n_arms, n_features, layout)
         self.model = model
-        self.coefs = CollapsedCoefficients(model, self.family, self.features)
+        self.coefs = CollapsedCoefficients(model, self.family, self.features, groups)
         self.diagnostics: Diagnostics | None = None
         self._kept: tuple[int, Draw] | None = None
 
@@ -50,10 +54,12 @@ class CollapsedBelief(Belief):
         self.features.rows[i] = row
         if self.counts[i].any():
             self.coefs.renew(i)
+        self.coefs.features_changed()
         self.version += 1
 
     def _make_room(self, n_tasks: int) -> None:
         self.coefs.table.make_room(n_tasks)
+        self.coefs.features_changed()
 
     @abstractmethod
     def _amounts(self, rewards: Array) -> Array:
@@ -117,6 +123,14 @@ class CollapsedBelief(Belief):
         if self.model.known_dispersion is None and self.coefs.exact:
             self.coefs.current()
         return self.coefs.dispersion
+
+    @property
+    def prior(self) -> ScaledPrior:
+        """The prior in force: `scale` : (groups,), learned variances of coefficients; their `groups` : (d,)."""
+        if self.coefs.exact:
+            self.coefs.current()
+        _ = self.coefs.prior
+        return self.coefs.scaled
 
     def _keep(self) -> Draw:
         """KEPT draws that are a function of the data alone."""
@@ -192,12 +206,20 @@ class CollapsedBelief(Belief):
         """New arms, after the ones there are; phi : (n_tasks, how_many, d) with layout "given"."""
         places = self.features.add_arms(count("how_many", how_many), phi)
         self.coefs.table.add_arms(how_many)
-        self.coefs.grow(places)
+        width = len(places) // how_many  # by_arm: the new arm's columns are in the groups of the others'
+        self.coefs.grow(places, np.tile(self.coefs.scaled.groups[:width], how_many))
         self.version += 1
 
-    def add_columns(self, how_many: int = 1) -> None:
-        """New feature columns, zero for every task so far; their coefficients have the average prior."""
-        self.coefs.grow(self.features.add_columns(count("how_many", how_many)))
+    def add_columns(self, how_many: int = 1, groups: Any = None) -> None:
+        """New feature columns, zero for every task so far; their coefficients have the average prior.
+
+        groups : (how_many,) the group of each, one there is or a new one. Default: each its own.
+        """
+        first = len(self.coefs.scaled.scale)
+        fresh = np.arange(first, first + count("how_many", how_many)) if groups is None else groups
+        copies = self.n_arms if self.features.layout == "by_arm" else 1
+        numbers = np.tile(group_numbers(fresh, how_many), copies)
+        self.coefs.grow(self.features.add_columns(how_many), numbers)
         self.version += 1
 
     # -- saving --------------------------------------------------------------------------------------------

@@ -11,10 +11,12 @@ from metabandit.errors import InvalidInput
 from metabandit.laws import Draw
 from metabandit.models import coefficient_sampler as sampling
 from metabandit.models.collapsed import CollapsedModel
+from metabandit.models.collapsed_learning import learn
 from metabandit.models.count_table import CountTable
 from metabandit.models.families import Family
 from metabandit.models.features import TaskFeatures
-from metabandit.models.laplace import PRIOR, Dispersion, Mode, Posterior, laplace, learn_dispersion
+from metabandit.models.laplace import PRIOR, Dispersion, Mode, Posterior, laplace
+from metabandit.models.scaled_prior import ScaledPrior
 from metabandit.models.whitening import Whitening
 from metabandit.streams import Random, Stream
 
@@ -35,14 +37,17 @@ class CollapsedCoefficients:
     is believed of the old coefficients is therefore not touched at all when new ones are added.
     """
 
-    def __init__(self, model: CollapsedModel, family: Family, features: TaskFeatures) -> None:
+    def __init__(
+        self, model: CollapsedModel, family: Family, features: TaskFeatures, groups: Any = None
+    ) -> None:
         self.model, self.family = model, family
-        self.prior = Whitening.of(model.coef_mean, model.coef_cov, features.n_features)
+        self.scaled = ScaledPrior(model.coef_mean, model.coef_cov, features, groups)
+        self._centred = True  # are the scales where they belong while there are no data?
         self.table = CountTable(features, self.prior.rank)
         self.mean, self.cov = np.zeros(self.prior.rank), np.eye(self.prior.rank)
         self.learned = Dispersion(math.log(PRIOR.median), PRIOR.sd)
         self.n = 0  # observations
-        self.fitted = 0  # observations when the dispersion and the method were last chosen
+        self.fitted = 0  # observations when the dispersion, the scales and the method were last chosen
         self.step = 0.0  # of the leapfrog; 0: the independence sampler does
         self._forget()
 
@@ -64,6 +69,27 @@ class CollapsedCoefficients:
         """psi: known, or the best one when it was last learned."""
         known = self.model.known_dispersion
         return math.exp(self.learned.log_psi) if known is None else known
+
+    # -- the prior -----------------------------------------------------------------------------------------
+
+    @property
+    def prior(self) -> Whitening:
+        """The prior of theta in force; without data, learned scales are where the features put them."""
+        if not self._centred:
+            self._centred = True
+            self.rescale(self.scaled.centres(self.table.features))
+        return self.scaled.whitening
+
+    def features_changed(self) -> None:
+        """There are new tasks, or other features: as long as there are no data, the prior depends on them."""
+        if self.scaled.learned and self.n == 0:
+            self._centred = False
+            self._forget()
+
+    def rescale(self, scale: Array) -> None:
+        """Other scales : (groups,), as if from the start. The mode has to be found anew, the filter anchored."""
+        self.scaled.rescale(scale)
+        self.table.whiten(self.scaled.whitening)
 
     # -- data ----------------------------------------------------------------------------------------------
 
@@ -136,18 +162,13 @@ class CollapsedCoefficients:
         return abs(self.n - self.fitted) > self.model.refit * self.fitted
 
     def _solve(self) -> Mode:
-        """The mode; when due, the dispersion and the sampling method are chosen anew."""
-        posterior, warm = self.posterior(self.dispersion), self.mean[self.busy]
-        if not self._due():
-            return posterior.mode(warm)
-        mode = None
-        if self.model.known_dispersion is None:
-            start = self.learned.log_psi if self.fitted else None
-            self.learned, mode = learn_dispersion(posterior, warm, start)
-        mode = mode or posterior.mode(warm)
-        self.fitted = self.n
-        if self.exact:
-            self._choose_method(mode)
+        """The mode; when due, what is learned beside theta and the sampling method are chosen anew."""
+        warm, due = self.mean[self.busy], self._due()
+        mode = (learn(self, warm) if due else None) or self.posterior(self.dispersion).mode(warm)
+        if due:
+            self.fitted = self.n
+            if self.exact:
+                self._choose_method(mode)
         return mode
 
     def _choose_method(self, mode: Mode) -> None:
@@ -241,9 +262,9 @@ class CollapsedCoefficients:
 
     # -- growth and saving ---------------------------------------------------------------------------------
 
-    def grow(self, places: Array) -> None:
-        """New coefficients at these places of the longer theta, on which no cell so far depends."""
-        fresh, old = self.prior.insert(places), len(self.mean)
+    def grow(self, places: Array, groups: Array) -> None:
+        """New coefficients in these groups, at these places of the longer theta; no cell so far depends on them."""
+        fresh, old = self.scaled.insert(places, groups), len(self.mean)
         self.table.add_coordinates(fresh)
         cov = np.eye(old + fresh)
         cov[:old, :old] = self.cov
@@ -253,10 +274,10 @@ class CollapsedCoefficients:
     def state(self) -> dict[str, Any]:
         if self.exact:
             self.current()  # what would be worked out at the next question is so now: questions change no state
+        _ = self.prior  # likewise
         return {
             **self.table.state(),
-            "prior_mean": self.prior.mean.copy(),
-            "prior_root": self.prior.root.copy(),
+            **self.scaled.state(),
             "filter_mean": self.mean.copy(),
             "filter_cov": self.cov.copy(),
             "log_psi": self.learned.log_psi,
@@ -266,7 +287,8 @@ class CollapsedCoefficients:
         }
 
     def restore(self, state: dict[str, Any], features: TaskFeatures) -> None:
-        self.prior = Whitening(*(np.array(state[name], float) for name in ("prior_mean", "prior_root")))
+        self.scaled.restore(state)
+        self._centred = True
         self.mean, self.cov = (np.array(state[name], float) for name in ("filter_mean", "filter_cov"))
         self.table = CountTable(features, self.prior.rank)
         self.table.restore(state, self.prior)

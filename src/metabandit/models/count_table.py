@@ -72,21 +72,25 @@ class CountTable:
         return rows - 1
 
     def _append(self, cells: Array, prior: Whitening) -> None:
-        phi = self.features.cells(*np.divmod(cells, self.features.n_arms))
         first, last = self.size, self.size + len(cells)
         self._cells, self._x, self._offsets = (grown(a, last) for a in (self._cells, self._x, self._offsets))
         self._cells[first:last] = cells
-        self._x[first:last] = phi @ prior.root
-        self._offsets[first:last] = phi @ prior.mean
+        self._fill(np.arange(first, last), cells, prior)
         self.row_of.reshape(-1)[cells] = np.arange(first, last) + 1
         self.size = last
+
+    def _fill(self, rows: Array, cells: Array, prior: Whitening) -> None:
+        phi = self.features.cells(*np.divmod(cells, self.features.n_arms))
+        self._x[rows], self._offsets[rows] = phi @ prior.root, phi @ prior.mean
 
     def renew(self, i: int, prior: Whitening) -> None:
         """The rows of a task's cells again, after its features changed."""
         cells = i * self.features.n_arms + np.flatnonzero(self.row_of[i])
-        rows = self.row_of.reshape(-1)[cells] - 1
-        phi = self.features.cells(*np.divmod(cells, self.features.n_arms))
-        self._x[rows], self._offsets[rows] = phi @ prior.root, phi @ prior.mean
+        self._fill(self.row_of.reshape(-1)[cells] - 1, cells, prior)
+
+    def whiten(self, prior: Whitening) -> None:
+        """All rows again, after the prior changed."""
+        self._fill(np.arange(self.size), self.cells, prior)
 
     def add(self, cells: Array, amounts: Array) -> None:
         """counts += amounts : (n, 2) at cells : (n,), which may repeat."""

@@ -21,13 +21,14 @@ class GammaLogModel(CollapsedModel):
     """r_ia ~ Gamma(1 / psi, rate 1 / (psi mu)), mu = exp(phi(x_i, a)' theta); rewards: Poisson(exposure r).
 
     coef_mean : number or (d,). Prior mean of theta.
-    coef_cov : number, (d,) or (d, d), singular or not; 0 means known coefficients.
+    coef_cov : number, (d,) or (d, d), singular or not; 0 means known coefficients. None: a scale a group of
+        coefficients, learned by empirical Bayes.
     dispersion : psi, the squared coefficient of variation of r among tasks with the same features.
         A number: known; 0: none (Poisson regression). None: learned by empirical Bayes. "drawn": drawn
         together with theta.
     sampler : "exact": draws come from the posterior itself. "filter": from the Gaussian of an online filter,
         O(d^2) a reward, approximate.
-    refit : the dispersion is learned again when the number of rewards has changed by this share.
+    refit : dispersion and scales are learned again when the number of rewards has changed by this share.
 
     >>> import numpy as np, metabandit as mb
     >>> belief = mb.GammaLogModel(coef_cov=1.0, dispersion=0.5).belief(n_arms=2, n_features=2)
@@ -40,9 +41,17 @@ class GammaLogModel(CollapsedModel):
 
     reward = "count"
 
-    def belief(self, n_arms: int, n_features: int, layout: str = "given") -> GammaLogBelief:
-        """An empty belief. layout "given": tasks come with Phi (K, d); "by_arm": with x (p,), d = K p."""
-        return GammaLogBelief(self, n_arms, n_features, layout)
+    def belief(
+        self, n_arms: int, n_features: int, layout: str = "given", groups: Any = None
+    ) -> GammaLogBelief:
+        """An empty belief.
+
+        layout : "given": tasks come with Phi (K, d); "by_arm": with x (p,), and every arm has its own
+            coefficients, d = K p.
+        groups : (d,) whole numbers: the coefficients whose scale is learned together. Default: one group
+            with layout "given", one for every column with layout "by_arm".
+        """
+        return GammaLogBelief(self, n_arms, n_features, layout, groups)
 
 
 class GammaLogBelief(CollapsedBelief):

@@ -25,7 +25,7 @@ class CoefficientPrior:
 
     def __init__(self, model: LinearMixedModel, features: TaskFeatures, groups: Any) -> None:
         d = features.n_features
-        self.groups = _checked_groups(groups, features)
+        self.groups = checked_groups(groups, features)
         self.mean = broadcast("coef_mean", model.coef_mean, d)
         known = 1.0 if model.coef_cov is None else model.coef_cov
         known = known if np.ndim(known) == 2 else broadcast("coef_cov", known, d)
@@ -130,13 +130,19 @@ def broadcast(name: str, value: Any, size: int) -> Array:
     return np.full(size, float(array)) if array.ndim == 0 else finite(name, array, (size,)).copy()
 
 
-def _checked_groups(groups: Any, f: TaskFeatures) -> Array:
+def checked_groups(groups: Any, f: TaskFeatures) -> Array:
+    """(d,) group numbers. By default one group with layout "given", one for every column with "by_arm"."""
     if groups is None:
         every_column = np.tile(np.arange(f.width), f.n_arms)
         return every_column if f.layout == "by_arm" else np.zeros(f.n_features, np.int64)
+    return group_numbers(groups, f.n_features)
+
+
+def group_numbers(groups: Any, size: int) -> Array:
+    """The numbers of the groups of `size` coefficients or columns, checked."""
     array = np.asarray(groups)
-    if array.shape != (f.n_features,) or array.dtype.kind not in "iu" or array.min() < 0:
-        raise InvalidInput("groups", groups, f"{f.n_features} whole numbers >= 0")
+    if array.shape != (size,) or array.dtype.kind not in "iu" or array.min() < 0:
+        raise InvalidInput("groups", groups, f"{size} whole numbers >= 0")
     return array.astype(np.int64)
 
 

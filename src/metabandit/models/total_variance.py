@@ -94,6 +94,8 @@ def binary_parts(model: BetaLogisticModel, phi: Array, split: bool) -> BinaryPar
     """The mean and variance of the success probabilities, for features phi : (n, K, d) of equal weight."""
     if not model.known_dispersion:
         raise InvalidInput("dispersion", model.dispersion, "a number, not one still to be learned")
+    if model.coef_cov is None:
+        raise InvalidInput("coef_cov", None, "numbers, nothing still to be learned")
     mu, root = _prior(model, phi.shape[2])
     psi = float(model.dispersion)  # type: ignore[arg-type]
     half = phi @ root

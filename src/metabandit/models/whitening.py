@@ -45,6 +45,18 @@ class Whitening:
         theta: Array = self.mean + xi @ self.root.T
         return theta
 
+    @property
+    def coefficients(self) -> Array:
+        """Which coefficient each coordinate stands for : (q,); only where they are independent a priori."""
+        which: Array = self.root.argmax(axis=0)
+        return which
+
+    def rescaled(self, variances: Array) -> Whitening:
+        """The same coordinates of independent coefficients that now have these variances : (d,)."""
+        root, which = np.zeros_like(self.root), self.coefficients
+        root[which, np.arange(self.rank)] = np.sqrt(variances[which])
+        return Whitening(self.mean, root)
+
     def insert(self, places: Array) -> int:
         """New coefficients at these places of the longer theta, independent of the rest. Returns how q grew.
 
