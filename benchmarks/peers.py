@@ -24,7 +24,7 @@ from metabandit.features import PerArm
 
 K, P, TASK_VAR = 8, 7, 0.25
 D = K + P
-SECONDS, MOST_ROUNDS = 20.0, 100
+SECONDS, MOST_ROUNDS = 10.0, 100
 Array = np.ndarray[Any, Any]
 
 
@@ -131,7 +131,7 @@ class ContextualBandits:
         from contextualbandits.online import LinTS
 
         self.context = tasks.z.reshape(tasks.n, 1, K * P)
-        self.bandit = LinTS(nchoices=K, random_state=0)
+        self.bandit = LinTS(nchoices=K, random_state=1)
         self.bandit.partial_fit(np.zeros((K, K * P)), np.arange(K), np.zeros(K))
 
     def act(self, i: int) -> int:
