@@ -84,12 +84,24 @@ def test_the_prior_is_the_posterior_without_the_tasks_own_data(task_cov: object)
     )
 
 
-def test_features_add_up_to_the_prior_mean() -> None:
+def test_features_add_up_to_the_prior_mean_beside_the_average_task() -> None:
     bandit, *_ = story(0.5)
     why = bandit.explain(3)
-    for arm in why.arms:
+    from metabandit.models.influence import influence
+
+    average = bandit.belief.features.phis(np.arange(6)).mean(axis=0) @ influence(bandit.belief, 3).coef.mean
+    for a, arm in enumerate(why.arms):
         parts = [value for name, _, value in why.features if name == arm.arm]
-        assert sum(parts) == pytest.approx(arm.prior_mean, abs=1e-10)
+        assert sum(parts) == pytest.approx(arm.prior_mean - average[a], abs=1e-7)
+
+
+@pytest.mark.parametrize("fading", [{"drift": 0.7}, {"discount": 0.8}])
+def test_a_past_that_fades_is_not_told_apart(fading: dict[str, float]) -> None:
+    model = mb.LinearMixedModel(0.0, 1.0, 0.5, 1.0, **fading)
+    bandit = mb.MultiTaskBandit(ARMS, model=model, seed=1)
+    bandit.learn(bandit.decide("u"), 1.0)
+    with pytest.raises(mb.InvalidInput, match="drift or discount"):
+        bandit.explain("u")
 
 
 def test_printing_names_everything() -> None:

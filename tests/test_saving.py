@@ -201,3 +201,54 @@ def test_the_file_keeps_its_permissions_and_a_link_stays_a_link(tmp_path: Path) 
     assert (tmp_path / "link.mb").is_symlink()
     assert (tmp_path / "b.mb").stat().st_mode & 0o777 == 0o640
     assert mb.load(tmp_path / "b.mb").tasks == ["u"]
+
+
+class Own(mb.Random):
+    """A policy that this library does not know."""
+
+    def spec(self) -> dict[str, object]:
+        return {"policy": "my own"}
+
+
+def test_a_policy_of_ones_own_is_given_again(tmp_path: Path) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, policy=Own(), seed=3)
+    bandit.save(tmp_path / "b.mb")
+    with pytest.raises(mb.InvalidInput):
+        mb.load(tmp_path / "b.mb")
+    with pytest.raises(mb.InvalidInput, match="the one that was saved"):
+        mb.load(tmp_path / "b.mb", policy=mb.Greedy())
+    assert mb.load(tmp_path / "b.mb", policy=Own()).decide("u") == bandit.decide("u")
+
+
+def mutations(value: object) -> list[object]:
+    if isinstance(value, np.ndarray) and value.size and value.dtype.kind in "fiu":
+        floats = value.astype(float)
+        return [
+            value[:1][:0],
+            value[:-1],
+            value.reshape(-1)[:1],
+            floats * np.nan,
+            -1e9 - floats,
+            floats + 1e9,
+            value.astype(str),
+        ]
+    return ["text", None, -1, 1e300, []]
+
+
+@pytest.mark.parametrize("name", ["known", "learned", "full", "unknown noise", "beta", "gamma", "process"])
+def test_a_hostile_file_is_refused_or_harmless(name: str, tmp_path: Path) -> None:
+    """Every entry of a saved state, one at a time, is made wrong in several ways."""
+    bandit = mb.MultiTaskBandit(ARMS, metadata=["x"], model=MODELS[name], refresh="task", seed=11)
+    play(bandit, 0, 12, name in BINARY)
+    bandit.save(tmp_path / "b.mb")
+    content = saving.read(tmp_path / "b.mb")
+    for entry, value in content.items():
+        for wrong in mutations(value):
+            saving.write(tmp_path / "h.mb", {**content, entry: wrong})
+            try:
+                loaded = mb.load(tmp_path / "h.mb")
+                loaded.decide("t1")
+                loaded.learn(loaded.decide("t2"), 1.0)
+            except mb.MetabanditError:
+                continue
+            assert loaded.belief.n_observations >= 1, entry

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.errors import InvalidInput
+from metabandit.errors import DamagedFile, InvalidInput
 
 Array = np.ndarray[Any, Any]
 
@@ -15,7 +15,7 @@ def finite(name: str, value: Any, shape: tuple[int, ...] | None = None) -> Array
     """A float array without NaN or infinities, of the shape given."""
     try:
         array = np.asarray(value, float)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidInput(name, value, "numbers") from None
     if shape is not None and array.shape != shape:
         raise InvalidInput(name, f"<array of shape {array.shape}>", f"an array of shape {shape}")
@@ -86,3 +86,22 @@ def indices(name: str, value: Any, size: int, of: str) -> Array:
         accepted = f"{of} numbers from 0 to {size - 1}" if size else f"nothing yet: there is no {of}"
         raise InvalidInput(name, bad, accepted)
     return array.astype(np.int64, copy=False)
+
+
+def checked_text(name: str, value: str) -> str:
+    """A text that can be written to a file: a lone surrogate cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidInput(name, value, "a text that can be encoded as UTF-8") from None
+    return value
+
+
+def expect(name: str, array: Any, shape: tuple[int, ...], least: float | None = None) -> Array:
+    """An array out of a file, as floats: finite, of this shape, not below `least`; else DamagedFile."""
+    made = np.array(array, float) if isinstance(array, np.ndarray) and array.dtype.kind in "fiu" else None
+    if made is None or made.shape != shape or not np.isfinite(made).all():
+        raise DamagedFile(f"{name}: not finite numbers of shape {shape}")
+    if least is not None and made.size and made.min() < least:
+        raise DamagedFile(f"{name}: a number below {least}")
+    return made

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.checking import checked_text
 from metabandit.errors import InvalidInput, UnknownName
 
 Array = np.ndarray[Any, Any]
@@ -36,7 +37,9 @@ class Arms:
 
     def check_new(self, arm: Any) -> None:
         """Refuse a name that is taken or is no name."""
-        _checked([*self.names, arm])
+        _checked([arm])
+        if arm in self.index:
+            raise InvalidInput("arm", arm, f"a name not in use; there are {self.names}")
 
     def add(self, arm: str) -> None:
         self.index[arm] = len(self.names)
@@ -62,7 +65,7 @@ class Arms:
         """The arms that may be chosen : (K,); None when all may."""
         if eligible is None:
             return None if self.all_active else self.active
-        if isinstance(eligible, str):
+        if isinstance(eligible, str) or not isinstance(eligible, Iterable):
             raise InvalidInput("eligible", eligible, "a list of arms")
         mask = np.zeros(len(self.names), bool)
         mask[[self.number(arm) for arm in eligible]] = True
@@ -75,6 +78,8 @@ class Arms:
         """The same for n decisions : (n, K), from a list of arms for each or a boolean array."""
         if eligible is None:
             return None if self.all_active else np.tile(self.active, (n, 1))
+        if not hasattr(eligible, "__len__") or isinstance(eligible, (str, dict)):
+            raise InvalidInput("eligible", eligible, "a list of arms for each task, or a boolean array")
         if len(eligible) != n:
             raise InvalidInput("eligible", f"<{len(eligible)} entries>", f"one for each of {n} tasks")
         if (
@@ -92,11 +97,13 @@ class Arms:
 
 
 def _checked(arms: Iterable[str]) -> list[str]:
-    if isinstance(arms, str):
+    if isinstance(arms, str) or not isinstance(arms, Iterable):
         raise InvalidInput("arms", arms, "a list of names")
     names = list(arms)
     if not names or not all(isinstance(arm, str) and arm for arm in names):
         raise InvalidInput("arms", names, "at least one name, each a text, not empty")
+    for name in names:
+        checked_text("arms", name)
     if len(set(names)) < len(names):
         twice = next(arm for arm in names if names.count(arm) > 1)
         raise InvalidInput("arms", twice, "different names")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import secrets
 from collections.abc import Iterable, Sequence
@@ -14,9 +13,10 @@ from metabandit.bandit.arms import Arms
 from metabandit.bandit.decisions import Decisions
 from metabandit.bandit.draws import DrawsInForce
 from metabandit.bandit.log import DecisionLog
-from metabandit.bandit.tasks import Tasks
-from metabandit.checking import finite
-from metabandit.errors import ConflictingReward, InvalidInput
+from metabandit.bandit.rewards import Rewards
+from metabandit.bandit.tasks import Tasks, plain_name
+from metabandit.checking import checked_text
+from metabandit.errors import InvalidInput
 from metabandit.features import Features, make
 from metabandit.laws import Law, Normal
 from metabandit.learning.refresh import Refresh
@@ -59,15 +59,16 @@ class MultiTaskBandit:
         refresh: Any = None, seed: int | None = None,
     ) -> None:  # fmt: skip
         model = LinearMixedModel() if model is None else model
-        if not callable(getattr(model, "belief", None)):
+        if isinstance(model, type) or not callable(getattr(model, "belief", None)):
             raise InvalidInput("model", model, "a model such as LinearMixedModel()")
         policy = Thompson() if policy is None else policy
-        if not callable(getattr(policy, "choose", None)):
+        if isinstance(policy, type) or not callable(getattr(policy, "choose", None)):
             raise InvalidInput("policy", policy, "a policy such as Thompson()")
         if refresh is None:
             refresh = "always" if getattr(model, "cheap_draws", False) else ("every", 100)
         seed = secrets.randbits(63) if seed is None else _checked_seed(seed)
         named = Arms(arms)
+        _check_feasible(policy, named.active[None])
         tasks = Tasks(make(metadata, list(named.names)), model, named.names)
         self._assemble(named, tasks, model, policy, Refresh.of(refresh), seed)
 
@@ -78,6 +79,7 @@ class MultiTaskBandit:
         self._arms, self._tasks = arms, tasks
         self.model, self.policy, self.seed = model, policy, seed
         self._draws, self._log = DrawsInForce(refresh, seed), DecisionLog()
+        self._rewards = Rewards(self._log, tasks, arms)
 
     # -- what there is -----------------------------------------------------------------------------------------
 
@@ -124,11 +126,16 @@ class MultiTaskBandit:
     def add_arm(self, arm: str) -> None:
         """A new arm, from now on; it starts from what the model believes of an arm nobody has tried."""
         self._arms.check_new(arm)
+        _check_feasible(self.policy, np.append(self._arms.active, True)[None])
         self._tasks.add_arm(arm)
         self._arms.add(arm)
 
     def retire_arm(self, arm: str) -> None:
         """Never choose this arm again; what it taught stays, and its late rewards still count."""
+        left = self._arms.active.copy()
+        left[self._arms.number(arm)] = False
+        if left.any():
+            _check_feasible(self.policy, left[None])
         self._arms.retire(arm)
 
     def restore_arm(self, arm: str) -> None:
@@ -148,6 +155,8 @@ class MultiTaskBandit:
         if id is not None and (repeated := self._repeated(id, task)) is not None:
             return repeated
         mask = self._arms.mask(eligible)
+        if eligible is not None and mask is not None:
+            _check_feasible(self.policy, mask[None])
         tasks = np.array([self._tasks.one(task, metadata)])
         number = self._log.size if id is None else number_of(id)
         made = self._choose(tasks, np.array([number], np.uint64), None if mask is None else mask[None])
@@ -157,11 +166,11 @@ class MultiTaskBandit:
     def _repeated(self, id: str, task: Any) -> Decision | None:
         if not isinstance(id, str) or not id:
             raise InvalidInput("id", id, "a text, not empty")
-        place = self._log.texts.get(id)
+        place = self._log.texts.get(checked_text("id", id))
         if place is None:
             return None
         decision = self._decision(place, id)
-        if decision.task != task:
+        if decision.task != plain_name(task):
             raise InvalidInput(
                 "id", id, f"an id not used before: it belongs to a decision for task {decision.task!r}"
             )
@@ -185,27 +194,30 @@ class MultiTaskBandit:
         """
         names, metadata, ids = _unframed(tasks, metadata, ids)
         mask = self._arms.masks(eligible, len(names))
-        if ids is not None:
-            self._check_new_ids(ids, len(names))
+        if eligible is not None and mask is not None and len(mask):
+            _check_feasible(self.policy, np.unique(mask, axis=0))
+        ids = None if ids is None else self._checked_ids(ids, len(names))
         if not names:
             return Decisions([], [], [], np.zeros(0), np.zeros(0), self.belief.version)
         index = self._tasks.many(names, metadata)
         first = self._log.size
         numbers = np.arange(first, first + len(names)) if ids is None else [number_of(id) for id in ids]
         made = self._choose(index, np.asarray(numbers, np.uint64), mask, probability)
-        texts = None if ids is None else list(ids)
-        places = self._log.append(index, *made, self.belief.version, texts)
+        places = self._log.append(index, *made, self.belief.version, ids)
         chosen = list(map(self._arms.names.__getitem__, made[0].tolist()))
-        return Decisions(places if texts is None else texts, names, chosen, *made[1:], self.belief.version)  # type: ignore[arg-type]
+        return Decisions(places if ids is None else ids, names, chosen, *made[1:], self.belief.version)  # type: ignore[arg-type]
 
-    def _check_new_ids(self, ids: Sequence[str], n: int) -> None:
-        if len(ids) != n or len(set(ids)) != n:
-            raise InvalidInput(
-                "ids", f"<{len(ids)} ids, {len(set(ids))} of them different>", f"{n} different texts"
-            )
-        for id in ids:
-            if not isinstance(id, str) or not id or id in self._log.texts:
+    def _checked_ids(self, ids: Any, n: int) -> list[str]:
+        if isinstance(ids, str) or not isinstance(ids, Iterable):
+            raise InvalidInput("ids", ids, f"{n} different texts")
+        texts: list[str] = list(ids)
+        for id in texts:
+            if not isinstance(id, str) or not id or checked_text("ids", id) in self._log.texts:
                 raise InvalidInput("ids", id, "texts not used before, not empty")
+        if len(texts) != n or len(set(texts)) != n:
+            given = f"<{len(texts)} ids, {len(set(texts))} of them different>"
+            raise InvalidInput("ids", given, f"{n} different texts")
+        return texts
 
     def _choose(
         self, tasks: Array, numbers: Array, mask: Any, probability: bool = True
@@ -230,90 +242,22 @@ class MultiTaskBandit:
         A different one raises ConflictingReward, unless amend=True: then it replaces the first, exactly.
         exposure : over how much time, or how many trials, a count was made (GammaLogModel).
         """
-        place = self._log.place(decision)
-        value, span = _number("reward", reward), _number("exposure", exposure)
-        record = self._log.records[place]
-        task, arm, _, _, _, old, old_span = record.item()
-        if old == value and old_span == span:
-            return
-        known = not math.isnan(old)
-        if known and not amend:
-            raise ConflictingReward("reward", value, f"{old!r}, which was learned before; or amend=True")
-        self._observe(task, arm, value, span)  # first: a refused reward changes nothing
-        if known:
-            self._retract(task, arm, old, old_span)
-        record["reward"], record["exposure"] = value, span
-
-    def _observe(self, task: Any, arm: Any, reward: Any, exposure: Any) -> None:
-        if self.belief.reward == "count":
-            self.belief.observe(task, arm, reward, exposure=exposure)  # type: ignore[call-arg]
-        elif exposure == 1.0 if type(exposure) is float else (exposure == 1.0).all():
-            self.belief.observe(task, arm, reward)
-        else:
-            raise InvalidInput(
-                "exposure", exposure, f"1 with {self.belief.reward} rewards; counts have an exposure"
-            )
-
-    def _retract(self, task: Any, arm: Any, reward: Any, exposure: Any) -> None:
-        if self.belief.reward == "count":
-            self.belief.retract(task, arm, reward, exposure=exposure)  # type: ignore[call-arg]
-        else:
-            self.belief.retract(task, arm, reward)
+        self._rewards.learn(decision, reward, amend, exposure)
 
     def forget(self, decision: Decision | Name) -> None:
         """Take the reward of a decision back, exactly: as if it had not been learned yet."""
-        record = self._log.records[self._log.place(decision)]
-        task, arm, _, _, _, old, span = record.item()
-        if not math.isnan(old):
-            self._retract(task, arm, old, span)
-            record["reward"], record["exposure"] = np.nan, 1.0
+        self._rewards.forget(decision)
 
     def learn_many(self, rewards: Any, reward: Any = None, *, amend: bool = False) -> None:
         """Many rewards at once: everything is checked before anything is learned.
 
         rewards : a data frame, or a dict of columns, with "decision" (or "id") and "reward"; or with "task", "arm" and
-            "reward", for data that were not decided here (then there is no id, and the same row twice counts twice).
+            "reward" and the metadata columns, for data that were not decided here (then there is no id, and the same
+            row twice counts twice). Counts may come with a column "exposure".
             Or decisions, or their ids, with `reward` the numbers.
         """
         columns = {"decision": rewards, "reward": reward} if reward is not None else _columns(rewards)
-        values = np.atleast_1d(finite("reward", columns.get("reward")))
-        spans = np.broadcast_to(finite("exposure", columns.get("exposure", 1.0)), values.shape)
-        decided = columns.get("decision", columns.get("id"))
-        if decided is None:
-            self._learn_data(columns, values, spans)
-            return
-        places = self._log.places(decided.id if isinstance(decided, Decisions) else decided)
-        if len(places) != len(values):
-            raise InvalidInput(
-                "reward", f"<{len(values)} rewards>", f"one for each of {len(places)} decisions"
-            )
-        fresh, changed = self._log.sorted_out(places, values, spans, amend)
-        if len(fresh):
-            records = self._log.records[places[fresh]]
-            self._observe(records["task"], records["arm"].astype(np.int64), values[fresh], spans[fresh])
-            self._log.records["reward"][places[fresh]] = values[fresh]
-            self._log.records["exposure"][places[fresh]] = spans[fresh]
-        for j in changed:
-            self.learn(int(places[j]), float(values[j]), amend=True, exposure=float(spans[j]))
-
-    def _learn_data(self, columns: dict[str, Any], values: Array, spans: Array) -> None:
-        if not {"task", "arm"} <= columns.keys():
-            accepted = '"decision" and "reward", or "task", "arm" and "reward"'
-            raise InvalidInput("rewards", f"<columns {sorted(columns)}>", accepted)
-        self.belief.check_rewards(values)  # before a new task is added for them
-        names = list(columns["task"])
-        arms = np.array([self._arms.number(arm) for arm in columns["arm"]], np.int64)
-        if not len(names) == len(arms) == len(values):
-            raise InvalidInput("rewards", "<columns of different lengths>", "columns of equal length")
-        rest = {
-            k: v
-            for k, v in columns.items()
-            if k not in ("task", "arm", "reward", "exposure", "decision", "id")
-        }
-        records = (
-            [dict(zip(rest, row, strict=True)) for row in zip(*rest.values(), strict=True)] if rest else None
-        )
-        self._observe(self._tasks.many(names, records), arms, values, spans)
+        self._rewards.learn_many(columns, amend)
 
     # -- understanding and keeping -----------------------------------------------------------------------------
 
@@ -342,10 +286,11 @@ def _checked_seed(seed: Any) -> int:
     return int(seed)
 
 
-def _number(name: str, value: Any) -> float:
-    if type(value) is float and math.isfinite(value):
-        return value
-    return float(finite(name, value, ()))
+def _check_feasible(policy: Policy, masks: Array) -> None:
+    """Refuse what the policy cannot do with these eligible arms, before anything changes."""
+    n, k = masks.shape
+    flat = Normal(np.zeros((n, k)), np.ones((n, k)))
+    policy.choose(flat, np.arange(n, dtype=np.uint64), None if masks.all() else masks, with_probability=False)
 
 
 def _unframed(tasks: Any, metadata: Any, ids: Any) -> tuple[list[Name], Any, Any]:
@@ -360,8 +305,14 @@ def _unframed(tasks: Any, metadata: Any, ids: Any) -> tuple[list[Name], Any, Any
             )
         ids = frame["id"].to_list() if "id" in frame.columns and ids is None else ids
         rest = [name for name in frame.columns if name not in ("task", "id")]
-        return frame["task"].to_list(), (frame.select(rest).to_native() if rest else None), ids
-    return (tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)), metadata, ids
+        return _plain_names(frame["task"].to_list()), (frame.select(rest).to_native() if rest else None), ids
+    if isinstance(tasks, (str, dict)) or not isinstance(tasks, Iterable) or getattr(tasks, "ndim", 1) != 1:
+        raise InvalidInput("tasks", tasks, 'a list of task ids, or a data frame with a column "task"')
+    return _plain_names(tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)), metadata, ids
+
+
+def _plain_names(names: list[Any]) -> list[Name]:
+    return [name if type(name) is int else plain_name(name) for name in names]
 
 
 def _columns(rewards: Any) -> dict[str, Any]:

@@ -18,11 +18,13 @@ SHARED = -1  # whose draw it is, when it is everybody's
 
 
 class DrawsInForce:
-    """Hands every decision its draw; draws number 0, 1, 2 ... are functions of the seed, the number and the belief."""
+    """Hands every decision its draw. An owner's draws number 0, 1, 2 ... are functions of the seed, the owner, the
+    number and the belief: what other tasks ask in between makes no difference to a task's own draws.
+    """
 
     def __init__(self, refresh: Refresh, seed: int) -> None:
         self.refresh, self.seed = refresh, seed
-        self.made = 0
+        self.made: dict[int, int] = {}
         self.held: dict[int, tuple[Draw, Mark]] = {}
         self.round = 0
         self.in_round: set[int] = set()
@@ -51,10 +53,11 @@ class DrawsInForce:
     def _current(self, belief: Belief, owner: int, now: Mark) -> Draw:
         held = self.held.get(owner)
         if held is None or not belief.is_current(held[0]) or self.refresh.due(held[1], now):
-            key = substreams(keys(self.seed, [self.made]), IN_FORCE)
+            number = self.made.get(owner, 0)
+            key = substreams(keys(self.seed, [owner % 2**64]), IN_FORCE + number)
             batch = belief.draws(key)
             held = Draw(batch[0], **{name: value[0] for name, value in batch.others.items()}), now
-            self.made += 1
+            self.made[owner] = number + 1
             self.held[owner] = held
         return held[0]
 
@@ -72,16 +75,17 @@ class DrawsInForce:
             len(draws), len(names)
         )
         return {
-            "made": self.made, "round": self.round, "in_round": np.array(sorted(self.in_round), np.int64),
+            "made": np.array([self.made[owner] for owner in owners], np.int64), "round": self.round, "in_round": np.array(sorted(self.in_round), np.int64),
             "owners": np.array(owners, np.int64), "thetas": thetas, "marks": np.array(marks, float).reshape(-1, 3),
             "names": names, "others": others,
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.made, self.round = int(state["made"]), int(state["round"])
+        self.round = int(state["round"])
         self.in_round = set(np.asarray(state["in_round"]).tolist())
-        for owner, theta, mark, other in zip(
-            state["owners"], state["thetas"], state["marks"], state["others"], strict=True
+        for owner, made, theta, mark, other in zip(
+            *(state[name] for name in ("owners", "made", "thetas", "marks", "others")), strict=True
         ):
+            self.made[int(owner)] = int(made)
             draw = Draw(theta[~np.isnan(theta)], **dict(zip(state["names"], other, strict=True)))
             self.held[int(owner)] = draw, Mark(int(mark[0]), float(mark[1]), int(mark[2]))

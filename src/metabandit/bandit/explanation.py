@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from metabandit.errors import MissingExtra
+from metabandit.errors import InvalidInput, MissingExtra
+from metabandit.models.features import TaskFeatures
 from metabandit.models.influence import influence
 from metabandit.models.linear_belief import LinearBelief
 
@@ -28,7 +29,8 @@ class ArmExplanation:
     prior_mean: float
     """from the metadata and the other tasks' data, before the task's own"""
     prior_sd: float
-    pulls: int
+    pulls: float
+    """rewards of the task's own; for counts their exposure"""
     own_mean: float | None
     """the mean of the task's own rewards; None without any"""
     own_weight: float
@@ -57,30 +59,36 @@ class Explanation:
     task: Name
     arms: list[ArmExplanation]
     features: list[tuple[str, str, float]]
-    """(arm, column, what it adds to the arm's prior mean), the largest first"""
+    """(arm, column, what it adds to the arm's prior mean beside the average task), the largest first"""
     tasks: list[tuple[Name, float, dict[str, float]]]
     """(task, sum of the absolute weights of its data, its weight in each arm's mean), the heaviest first"""
+    scale: str
+    """of what features add: "" that of the rewards, "logit" or "log" that of the model"""
+    unit: str
+    """what `pulls` counts: "pulls", or "exposure" for counts"""
     exact: bool
     """whether prior and weights are exact (Gaussian models) or from the posterior of the coefficients"""
 
     def __str__(self) -> str:
         pulls = sum(arm.pulls for arm in self.arms)
-        lines = [f"task {self.task!r}: {pulls} reward{'s' * (pulls != 1)} of its own", ""]
+        word = f"exposure {pulls:g}" if self.unit == "exposure" else f"{pulls:g} reward{'s' * (pulls != 1)}"
+        lines = [f"task {self.task!r}: {word} of its own", ""]
         width = max(3, *(len(arm.arm) for arm in self.arms))
         lines.append(
-            f"{'arm':<{width}}  prior mean (sd)    own mean (pulls)  own weight  prior worth  posterior (sd)"
+            f"{'arm':<{width}}  prior mean (sd)    own mean ({self.unit})  own weight  prior worth  posterior (sd)"
         )
         for arm in self.arms:
             own = "-" if arm.own_mean is None else f"{arm.own_mean:.3g}"
             lines.append(
-                f"{arm.arm:<{width}}  {_pair(arm.prior_mean, arm.prior_sd):<17}  {f'{own} ({arm.pulls})':<16}  "
+                f"{arm.arm:<{width}}  {_pair(arm.prior_mean, arm.prior_sd):<17}  {f'{own} ({arm.pulls:.4g})':<{len(self.unit) + 11}}  "
                 f"{arm.own_weight:>10.0%}  {f'{arm.prior_worth:.3g} pulls':>11}  {_pair(arm.mean, arm.sd)}"
             )
         if self.features:
-            lines += ["", "what moved the prior most:"]
+            scale = f", on the {self.scale} scale" if self.scale else ""
+            lines += ["", f"what moved the prior most, beside the average task{scale}:"]
             lines += [f"  {value:+.3g}  {column} ({arm})" for arm, column, value in self.features[:SHOWN]]
         if self.tasks:
-            lines += ["", "tasks whose data weigh most:"]
+            lines += ["", "tasks whose data weigh most (absolute weights, summed over arms):"]
             lines += [f"  {weight:.3g}  {task!r}" for task, weight, _ in self.tasks[:SHOWN]]
         return "\n".join(lines)
 
@@ -113,7 +121,7 @@ class Explanation:
             ax.plot(
                 *zip(*own, strict=True), "D", color="#D55E00", ms=5, ls="none", label="own data", zorder=3
             )
-        ax.set_yticks(y, [f"{a.arm} ({a.pulls})" for a in self.arms])
+        ax.set_yticks(y, [f"{a.arm} ({a.pulls:g})" for a in self.arms])
         ax.set_ylim(-0.6, len(self.arms) - 0.4)
         ax.set_xlabel("mean reward, with 95 % intervals")
         ax.set_title(f"task {self.task}", loc="left")
@@ -134,6 +142,9 @@ def _pair(mean: float, sd: float) -> str:
 def explain(bandit: MultiTaskBandit, i: int) -> Explanation:
     """Take the belief about task number i apart."""
     belief = bandit.belief
+    if not belief.can_rebuild:
+        accepted = "a model without drift or discount: a past that fades cannot be told apart"
+        raise InvalidInput("explain", f"<{type(bandit.model).__name__}>", accepted)
     if isinstance(belief, LinearBelief):
         return _explain_linear(bandit, belief, i)
     return _explain_by_coefficients(bandit, i)
@@ -153,7 +164,9 @@ def _explain_linear(bandit: MultiTaskBandit, belief: LinearBelief, i: int) -> Ex
         (bandit._tasks.names[j], float(found.size[j]), dict(zip(bandit.arms, found.others[j].tolist(), strict=True)))
         for j in heaviest if found.size[j] > 0.0
     ]  # fmt: skip
-    return Explanation(bandit._tasks.names[i], arms, _features(bandit, i, found.coef.mean), weights, True)
+    return Explanation(
+        bandit._tasks.names[i], arms, _features(bandit, i, found.coef.mean), weights, *_units(bandit), True
+    )
 
 
 def _explain_by_coefficients(bandit: MultiTaskBandit, i: int) -> Explanation:
@@ -164,7 +177,14 @@ def _explain_by_coefficients(bandit: MultiTaskBandit, i: int) -> Explanation:
     mean, cov = belief.posterior(i)
     own_weight = counts / np.maximum(counts + worth, 1e-300)
     arms = _arms(bandit, i, prior_mean, prior_sd, own_weight, worth, mean, np.sqrt(np.diagonal(cov)))
-    return Explanation(bandit._tasks.names[i], arms, _features(bandit, i, belief.coef.mean), [], False)
+    return Explanation(
+        bandit._tasks.names[i], arms, _features(bandit, i, belief.coef.mean), [], *_units(bandit), False
+    )
+
+
+def _units(bandit: MultiTaskBandit) -> tuple[str, str]:
+    scale = {"binary": "logit", "count": "log"}.get(bandit.belief.reward, "")
+    return scale, bandit.belief.own_unit
 
 
 def _arms(
@@ -181,10 +201,20 @@ def _arms(
     columns = (bandit.arms, prior, prior_sd, counts, means, own, worth, mean, sd)
     return [
         ArmExplanation(
-            arm, float(p), float(s), int(n), float(y) if n else None, float(w), float(k), float(m), float(e)
+            arm, float(p), float(s), float(n), float(y) if n else None, float(w), float(k), float(m), float(e)
         )
         for arm, p, s, n, y, w, k, m, e in zip(*columns, strict=True)
     ]
+
+
+def _average_phi(store: TaskFeatures) -> Array:
+    """The mean of Phi over all tasks : (K, d)."""
+    row = store.rows[: store.n_tasks].mean(axis=0)
+    if store.layout == "given":
+        given: Array = row.reshape(store.n_arms, store.n_features)
+        return given
+    average: Array = np.kron(np.eye(store.n_arms), row)
+    return average
 
 
 def _features(bandit: MultiTaskBandit, i: int, theta: Array) -> list[tuple[str, str, float]]:
@@ -192,9 +222,11 @@ def _features(bandit: MultiTaskBandit, i: int, theta: Array) -> list[tuple[str, 
     names = bandit.features.coefficient_names(bandit.arms)
     if len(theta) != len(names):  # coefficients of the arms alone, or a Gaussian process, which has none
         return []
-    parts = bandit.belief.features.phi(i) * theta
+    store = bandit.belief.features
+    parts = (store.phi(i) - _average_phi(store)) * theta
+    floor = 1e-9 * float(np.abs(parts).max(initial=0.0))
     found = []
-    for a, j in zip(*np.nonzero(parts), strict=True):
+    for a, j in zip(*np.nonzero(np.abs(parts) > floor), strict=True):
         column = names[j].removesuffix(f":{bandit.arms[a]}")
         found.append((bandit.arms[a], column, float(parts[a, j])))
     return sorted(found, key=lambda item: -abs(item[2]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from metabandit import policies
@@ -17,7 +18,9 @@ from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.features import Features, from_spec, load_covariances_with, make
 from metabandit.learning.refresh import Refresh
 from metabandit.models import model_from_spec, model_spec
+from metabandit.models.base import Model
 from metabandit.models.covariances import Covariance
+from metabandit.policies import Policy
 
 Array = np.ndarray[Any, Any]
 
@@ -44,10 +47,16 @@ def save(bandit: MultiTaskBandit, path: str | os.PathLike[str]) -> None:
     write(path, content)
 
 
-def load(path: str | os.PathLike[str], metadata: Any = None) -> MultiTaskBandit:
+def load(
+    path: str | os.PathLike[str],
+    metadata: Any = None,
+    policy: Policy | None = None,
+    model: Model | None = None,
+) -> MultiTaskBandit:
     """A bandit from the file that save() wrote; it continues bit for bit as the saved one would have.
 
     metadata : only for features that plain data cannot hold (a fitted transformer): the same object as before.
+    policy, model : only for those of your own, which this library cannot make again from their spec.
 
     >>> import os, tempfile, metabandit as mb
     >>> bandit = mb.MultiTaskBandit(arms=["a", "b"], seed=1)
@@ -58,21 +67,30 @@ def load(path: str | os.PathLike[str], metadata: Any = None) -> MultiTaskBandit:
     """
     content = read(path)
     try:
-        return _rebuilt(content, metadata)
-    except (KeyError, TypeError, IndexError) as error:
-        if isinstance(error, InvalidInput):
+        return _rebuilt(content, metadata, policy, model)
+    except (
+        KeyError,
+        TypeError,
+        IndexError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        FloatingPointError,
+    ) as error:
+        if isinstance(error, (InvalidInput, DamagedFile)):
             raise
         raise DamagedFile(f"{path}: incomplete ({type(error).__name__}: {error})") from error
 
 
-def _rebuilt(content: dict[str, Any], metadata: Any) -> MultiTaskBandit:
+def _rebuilt(content: dict[str, Any], metadata: Any, policy: Any, model: Any) -> MultiTaskBandit:
     arms = content["arms"]
     given = metadata if metadata is None or isinstance(metadata, Features) else make(metadata, arms)
     rule, amount, per_task = content["refresh"]
-    model, (n_arms, n_features) = model_from_spec(content["model"]), content["tasks/origin"]
+    model = _same("model", model, content["model"], model_from_spec, model_spec)
+    policy = _same("policy", policy, content["policy"], policies.from_spec, policies.spec)
+    n_arms, n_features = content["tasks/origin"]
     tasks = Tasks(from_spec(content["features"], given), model, arms, origin=(n_arms, n_features))
     bandit = MultiTaskBandit.__new__(MultiTaskBandit)
-    policy = policies.from_spec(content["policy"])
     bandit._assemble(Arms(arms), tasks, model, policy, Refresh(rule, amount, per_task), int(content["seed"]))
     tasks.restore(_part(content, "tasks"))
     bandit.belief.restore(_part(content, "belief"))
@@ -80,6 +98,16 @@ def _rebuilt(content: dict[str, Any], metadata: Any) -> MultiTaskBandit:
     bandit._log.restore(_part(content, "log"), content["decision_ids"])
     bandit._arms.set_active(content["active"].astype(bool))
     return bandit
+
+
+def _same(name: str, given: Any, spec: dict[str, Any], make: Any, describe: Any) -> Any:
+    """The model or policy that was saved: made from its spec, or the one given if it has that spec."""
+    if given is None:
+        return make(spec)
+    mine = msgspec.json.decode(msgspec.json.encode(describe(given)))
+    if mine != spec:
+        raise InvalidInput(name, mine, f"the one that was saved, {spec}")
+    return given
 
 
 def _part(content: dict[str, Any], part: str) -> dict[str, Any]:

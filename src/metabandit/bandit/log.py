@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,9 @@ class DecisionLog:
 
     def places(self, decisions: Any) -> Array:
         """Where many decisions stand."""
-        array = np.asarray(decisions)
+        if isinstance(decisions, (str, Decision)) or not isinstance(decisions, Iterable):
+            raise InvalidInput("decision", decisions, "a list of decisions, or of their ids")
+        array = decisions if isinstance(decisions, np.ndarray) else np.array(0.0)
         if array.dtype.kind in "iu":
             if array.size and (int(array.min()) < 0 or int(array.max()) >= self.size):
                 bad = int(array.min()) if int(array.min()) < 0 else int(array.max())

@@ -6,10 +6,12 @@ NAME.npy      the arrays, little-endian, without pickle
 
 from __future__ import annotations
 
+import glob
 import os
 import secrets
 import stat
 import struct
+import time
 import zipfile
 import zlib
 from pathlib import Path
@@ -24,7 +26,7 @@ FORMAT, VERSION = "metabandit", 1
 # What reading a damaged archive can raise: a flipped bit may claim encryption, another compression, a huge array.
 DAMAGE = (
     zipfile.BadZipFile, zlib.error, msgspec.DecodeError, KeyError, EOFError, ValueError, RuntimeError, MemoryError,
-    OverflowError, struct.error,
+    OverflowError, OSError, struct.error,
 )  # fmt: skip
 EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes, whenever it is saved
 
@@ -32,6 +34,9 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes, whenever i
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write arrays and plain data to one file, atomically: readers see the old file or the whole new one."""
     target = Path(os.path.realpath(path))  # a link stays a link
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{target.parent}: no such folder")
+    _sweep(target)
     arrays = {name: value for name, value in content.items() if isinstance(value, np.ndarray)}
     plain = {name: _plain(value) for name, value in content.items() if name not in arrays}
     header = msgspec.json.encode({"format": FORMAT, "version": VERSION, **plain})
@@ -57,23 +62,39 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What write() wrote; DamagedFile when it is not such a file, of another version, or not intact."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            content: dict[str, Any] = msgspec.json.decode(archive.read("header.json"))
-            if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
-                raise DamagedFile(f"{path}: not a metabandit file")
-            if (version := content.pop("version", None)) != VERSION:
-                raise DamagedFile(f"{path}: format version {version}; this release reads version {VERSION}")
-            for name in archive.namelist():
-                if name.endswith(".npy"):
-                    with archive.open(name) as part:
-                        content[name[:-4]] = np.lib.format.read_array(part, allow_pickle=False)
-                        part.read()  # to the end, so that the checksum is verified
-    except DamagedFile:
-        raise
-    except DAMAGE as error:
-        raise DamagedFile(f"{path}: not a metabandit file, or damaged ({error})") from error
+    with open(path, "rb") as file:  # what cannot be opened is no damaged file
+        try:
+            return _read(path, file)
+        except DamagedFile:
+            raise
+        except DAMAGE as error:
+            raise DamagedFile(f"{path}: not a metabandit file, or damaged ({error})") from error
+
+
+def _read(path: Any, file: Any) -> dict[str, Any]:
+    with zipfile.ZipFile(file) as archive:
+        names = archive.namelist()
+        packed = any(entry.compress_type != zipfile.ZIP_STORED for entry in archive.infolist())
+        if packed or len(set(names)) < len(names):  # what is not packed cannot burst
+            raise DamagedFile(f"{path}: not written by metabandit")
+        content: dict[str, Any] = msgspec.json.decode(archive.read("header.json"))
+        if not isinstance(content, dict) or content.pop("format", None) != FORMAT:
+            raise DamagedFile(f"{path}: not a metabandit file")
+        if (version := content.pop("version", None)) != VERSION:
+            raise DamagedFile(f"{path}: format version {version}; this release reads version {VERSION}")
+        for name in names:
+            if name.endswith(".npy"):
+                with archive.open(name) as part:
+                    content[name[:-4]] = np.lib.format.read_array(part, allow_pickle=False)
+                    part.read()  # to the end, so that the checksum is verified
     return content
+
+
+def _sweep(target: Path) -> None:
+    """Remove what saves that were killed an hour ago or more left beside the file."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 16}"):
+        if left.stat().st_mtime < time.time() - 3600.0:
+            left.unlink(missing_ok=True)
 
 
 def _plain(value: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.checking import checked_text
 from metabandit.errors import InvalidInput, UnknownName
 from metabandit.features import Features
 from metabandit.models.base import Belief, Model
@@ -37,39 +38,65 @@ class Tasks:
         self.leaves_out = type(features)._extra_variance is not Features._extra_variance
         self.origin = origin or (len(arms), features.n_features(len(arms)))
         self.belief = self._empty_belief(model, None if origin else arms)
+        if self.leaves_out and not self.belief.takes_variance:
+            accepted = (
+                "a LinearMixedModel with a diagonal task covariance for features that leave variance out"
+            )
+            raise InvalidInput("model", f"<{type(model).__name__}>", accepted)
 
     def _empty_belief(self, model: Model, arms: list[str] | None) -> Belief:
         options: dict[str, Any] = {}
         if self.by_group and arms is not None:  # a saved belief knows its groups
             options["groups"] = self._group_numbers(self.features.coefficient_groups(arms))
         n_arms, n_features = self.origin
-        return model.belief(n_arms=n_arms, n_features=n_features, layout=self.features.layout, **options)
+        made: Any = model.belief(n_arms=n_arms, n_features=n_features, layout=self.features.layout, **options)
+        if not isinstance(made, Belief):
+            raise InvalidInput("model", f"<{type(model).__name__}>", "a model whose belief() makes a Belief")
+        return made
 
     def _group_numbers(self, names: Sequence[str]) -> Array:
         return np.array([self.groups.setdefault(name, len(self.groups)) for name in names], np.int64)
 
     # -- names ---------------------------------------------------------------------------------------------
 
+    def known(self, task: Any) -> int | None:
+        """The number of a task, None if it is new."""
+        if type(task) is not str and type(task) is not int:
+            task = plain_name(task)
+        return self.index.get(task)
+
     def number(self, task: Any) -> int:
         """The number of a known task."""
-        index = self.index.get(task) if isinstance(task, (str, int)) else None
+        index = self.known(task)
         if index is None:
             raise UnknownName("task", task, "a task that was decided for, learned or added before")
         return index
 
     def one(self, task: Any, metadata: Any) -> int:
         """The number of a task, new or known; metadata that are news replace what a known task had."""
-        index = self.index.get(task) if isinstance(task, (str, int)) else None
+        index = self.known(task)
         if index is not None and metadata is None:
             return index
         digest = digest_of(metadata)
         if index is None:
-            _check_name(task)
-            return self._add([task], [metadata], self._encode([metadata]), np.array([digest], np.uint64))
+            marks = np.array([digest], np.uint64)
+            return self._add([plain_name(task)], [metadata], self._encode([metadata]), marks)
         if digest != self.digests[index]:
-            self.belief.set_features(index, self._encode([metadata])[0])
-            self.digests[index] = digest
+            self._check_change()
+            self._change(index, metadata, self._encode([metadata])[0], digest)
         return index
+
+    def _check_change(self) -> None:
+        if not self.belief.can_rebuild:
+            accepted = "the metadata it had: a past that fades cannot be seen with other eyes"
+            raise InvalidInput("metadata", "<news of a known task>", accepted)
+
+    def _change(self, index: int, metadata: Any, row: Array, digest: int) -> None:
+        if not np.array_equal(row, self.belief.features.rows[index].reshape(row.shape)):
+            self.belief.set_features(index, row)
+            if self.leaves_out:
+                self.belief.add_variance(np.array([index]), self.features.extra_variance([metadata]))
+        self.digests[index] = digest
 
     def many(self, names: list[Name], metadata: Any) -> Array:
         """The numbers of many tasks : (n,); metadata: None, a data frame, an array, or a sequence of records."""
@@ -77,9 +104,6 @@ class Tasks:
             found = list(map(self.index.get, names))
             if None not in found:
                 return np.array(found, np.int64)
-        for name in names:
-            if not isinstance(name, str):
-                _check_name(name)
         if metadata is None:
             fresh = [name for name in dict.fromkeys(names) if name not in self.index]
             rows = np.repeat(self._encode([None]), len(fresh), axis=0)
@@ -104,13 +128,14 @@ class Tasks:
             name for name, record in wanted.items()
             if name in self.index and record is not None and digests[name] != self.digests[self.index[name]]
         ]  # fmt: skip
+        if news:
+            self._check_change()
         rows = self._encode([wanted[name] for name in fresh + news])
         if fresh:
             marks = np.array([digests[name] for name in fresh], np.uint64)
             self._add(fresh, [wanted[name] for name in fresh], rows[: len(fresh)], marks)
         for name, row in zip(news, rows[len(fresh) :], strict=True):
-            self.belief.set_features(self.index[name], row)
-            self.digests[self.index[name]] = digests[name]
+            self._change(self.index[name], wanted[name], row, digests[name])
 
     # -- the belief ------------------------------------------------------------------------------------------
 
@@ -163,9 +188,13 @@ class Tasks:
         self.groups = {str(name): int(number) for name, number in state["groups"].items()}
 
 
-def _check_name(task: Any) -> None:
-    if isinstance(task, bool) or not isinstance(task, (str, int)):
-        raise InvalidInput("task", task, "a text or a whole number")
+def plain_name(task: Any) -> Name:
+    """A task's name as plain str or int; numpy's are welcome."""
+    if isinstance(task, (int, np.integer)) and not isinstance(task, (bool, np.bool_)):
+        return int(task)
+    if isinstance(task, str):
+        return checked_text("task", str(task))
+    raise InvalidInput("task", task, "a text or a whole number")
 
 
 def _is_table(metadata: Any) -> bool:
@@ -179,10 +208,14 @@ def digest_of(metadata: Any) -> int:
     if isinstance(metadata, np.ndarray):
         content = metadata.tobytes()
     elif hasattr(metadata, "items"):
-        content = repr(sorted((str(name), repr(value)) for name, value in metadata.items())).encode()
+        content = repr(sorted((str(name), _shown(value)) for name, value in metadata.items())).encode()
     else:
         content = repr(metadata).encode()
     return int.from_bytes(blake2b(content, digest_size=8).digest(), "little") | 1
+
+
+def _shown(value: Any) -> str:
+    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 def records_of(metadata: Any, n: int) -> list[Any]:

@@ -19,6 +19,8 @@ from metabandit.streams import Random, Stream
 
 Array = np.ndarray[Any, Any]
 
+LIMIT = 1e100  # of rewards: their squares are still numbers
+
 
 class Model(Protocol):
     """A hierarchical model with its priors; immutable. It makes beliefs."""
@@ -40,6 +42,12 @@ class Belief(ABC):
     """
 
     reward = "real"
+    own_unit = "pulls"
+    """what own_data counts"""
+    can_rebuild = True
+    """whether what was observed can be taken back and seen with other features"""
+    takes_variance = False
+    """whether add_variance is for it"""
 
     def __init__(self, n_arms: int, n_features: int, layout: str = "given") -> None:
         self.features = TaskFeatures(count("n_arms", n_arms), count("n_features", n_features), layout)
@@ -60,6 +68,12 @@ class Belief(ABC):
     def n_tasks(self) -> int:
         """N, the number of tasks."""
         return self.features.n_tasks
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}({self.n_arms} arms, {self.n_features} coefficients, {self.n_tasks} tasks, "
+            f"{self.n_observations} rewards)"
+        )
 
     # -- tasks ---------------------------------------------------------------------------------------------
 
@@ -112,6 +126,17 @@ class Belief(ABC):
             self.n_observations -= len(tasks)
             self.version += 1
 
+    def check_exposures(self, exposures: Array) -> Array:
+        """The exposures, or InvalidInput: all kinds of rewards but counts have none."""
+        if (exposures != 1.0).any():
+            worst = float(exposures[exposures != 1.0][0])
+            raise InvalidInput("exposure", worst, f"1 with {self.reward} rewards; counts have an exposure")
+        return exposures
+
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """All rewards of one arm, for beliefs whose retractions leave rounding behind; others ignore it."""
+        return
+
     def _data(self, i: Any, arm: Any, reward: Any) -> tuple[Array, Array, Array]:
         # The checks below, for one interaction, quickly.
         plain = type(i) is int and type(arm) is int and type(reward) is float and math.isfinite(reward)
@@ -127,6 +152,9 @@ class Belief(ABC):
 
     def check_rewards(self, rewards: Array) -> Array:
         """The rewards, or InvalidInput where the model cannot have produced one."""
+        if np.abs(rewards).max(initial=0.0) > LIMIT:
+            worst = float(rewards[np.abs(rewards).argmax()])
+            raise InvalidInput("reward", worst, f"numbers between -{LIMIT:g} and {LIMIT:g}")
         return rewards
 
     def index(self, i: Any) -> int:

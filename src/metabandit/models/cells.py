@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.errors import InvalidInput
+from metabandit.checking import expect
+from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.kernels import Lazy
 from metabandit.laws import Gaussian, Normal
 from metabandit.models.coefficients import Coefficients
@@ -41,9 +42,7 @@ class Cells:
             self.extra = grown(self.extra, n_tasks)
 
     def set_extra(self, tasks: Array, variance: Array) -> None:
-        """Additional task variance of cells, variance : (n, K); before any data of these tasks."""
-        if self.counts[tasks].any():
-            raise InvalidInput("extra_var", "<tasks that have rewards>", "tasks without rewards")
+        """Variance of these tasks' cells beyond task_var : (n, K)."""
         if not len(self.extra):
             self.extra = np.zeros_like(self.counts)
         self.extra[tasks] = variance
@@ -76,6 +75,17 @@ class Cells:
             mean = (self.means[i, a] * (n + 1.0) - y) / n if n else 0.0
             self.within[a] = max(0.0, self.within[a] - (y - mean) ** 2 * n / (n + 1.0))
             self.counts[i, a], self.means[i, a] = n, mean
+
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """The statistics of one arm from all its rewards: no trace is left of what was taken back."""
+        n = np.bincount(tasks, minlength=len(self.counts)).astype(float)
+        mean = np.bincount(tasks, rewards, len(self.counts)) / np.maximum(n, 1.0)
+        left = rewards - mean[tasks]
+        mean += np.bincount(tasks, left, len(self.counts)) / np.maximum(
+            n, 1.0
+        )  # what rounding left of the mean
+        self.counts[:, arm], self.means[:, arm] = n, mean
+        self.within[arm] = float(((rewards - mean[tasks]) ** 2).sum())
 
     # -- what is believed ------------------------------------------------------------------------------------
 
@@ -194,8 +204,14 @@ class Cells:
         return {name: (a[:n] if a.ndim == 2 else a).copy() for name, a in held.items()}
 
     def restore(self, state: dict[str, Array]) -> None:
+        k, n = self.features.n_arms, self.features.n_tasks
+        rows = n if len(state["extra"]) else 0
+        shapes = {"counts": (n, k), "means": (n, k), "extra": (rows, k)}
         for name in self.ARRAYS:
-            setattr(self, name, np.array(state[name], float))
+            least = None if name == "means" else 0.0
+            setattr(self, name, expect(f"tasks.{name}", state[name], shapes.get(name, (k,)), least))
+        if not (self.noise > 0.0).all():
+            raise DamagedFile("tasks.noise: not positive")
 
 
 def conditional_posterior(coefs: Coefficients, x: Array, b: Array, v: Array, big_v: Array) -> Gaussian:

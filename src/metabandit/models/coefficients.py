@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.checking import expect
+from metabandit.errors import DamagedFile
 from metabandit.kernels import Lazy
 from metabandit.laws import Gaussian
 
@@ -137,8 +139,17 @@ class Coefficients:
         return {name: array.copy() for name, array in arrays.items()}
 
     def restore(self, state: dict[str, Array]) -> None:
-        for name in ("mean", "root", "factor", "totals"):
-            setattr(self, name, np.array(state[name], float))
+        d = len(state["mean"])
+        shapes = {
+            "mean": (d,),
+            "root": (1 if len(state["root"]) == 1 else d, d),
+            "factor": (d, d + 1),
+            "totals": (2,),
+        }
+        for name, shape in shapes.items():
+            setattr(self, name, expect(f"coefficients.{name}", state[name], shape))
+        if not (np.diagonal(self.factor) > 0.0).all():
+            raise DamagedFile("coefficients.factor: not positive on its diagonal")
 
 
 def square_root(cov: Array) -> Array:

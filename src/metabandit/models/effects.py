@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.errors import InvalidInput
+from metabandit.checking import expect
+from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.kernels import Lazy
 from metabandit.laws import Gaussian, MultivariateNormal
 from metabandit.models.cells import conditional_posterior
@@ -215,10 +216,15 @@ class Effects:
         return {**arrays, "log_noise": self.log_noise, "yy": self.yy}
 
     def restore(self, state: dict[str, Any]) -> None:
+        n, q, k = self.features.n_tasks, self.features.n_arms, len(state["noise"])
+        shapes = {"task_cov": (q, q), "noise": (k,), "v": (n, q), "h": (n, q), "seen": (n,), "counts": (n, k)}
         for name in self.ARRAYS:
-            setattr(self, name, np.array(state[name], float))
+            least = 0.0 if name in ("noise", "counts") else None
+            setattr(self, name, expect(f"tasks.{name}", state[name], shapes.get(name, (n, q, q)), least))
+        if not (self.noise > 0.0).all():
+            raise DamagedFile("tasks.noise: not positive")
         self.log_noise, self.yy = float(state["log_noise"]), float(state["yy"])
-        self.n_tasks = len(self.seen)
+        self.n_tasks = n
 
 
 def semidefinite_root(cov: Array) -> Array:

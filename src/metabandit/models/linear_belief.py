@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import count, finite, indices
-from metabandit.errors import InvalidInput
+from metabandit.checking import count, expect, finite, indices
+from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
 from metabandit.learning.variances import Variances, WeakPrior
 from metabandit.models.base import Belief
@@ -22,6 +22,7 @@ from metabandit.streams import Random, normals
 
 Array = np.ndarray[Any, Any]
 
+SCHEDULED_STEPS = 20  # of EM at a time; the next fit goes on from there
 REBUILD_EVERY = 1 << 20  # interactions; the factor's error after as many is below 1e-9 (tested)
 
 
@@ -44,7 +45,8 @@ class LinearBelief(Belief):
         self.model, self.on_vectors, self._n_arms = model, n_effects is not None, n_arms
         self.learnable = model.learnable
         self.time = 0.0
-        self._stale, self._since_rebuild, self.next_fit = False, 0, FIRST_FIT
+        self._stale, self._since_rebuild = False, 0
+        self.next_fit, self.learned = FIRST_FIT, False  # when variances are due, and whether they ever were
         self.scale = RewardScale()
         self.prior = CoefficientPrior(model, self.features, groups)
         self.tasks = empty_tasks(model, self.features, n_arms, self.on_vectors)
@@ -102,7 +104,7 @@ class LinearBelief(Belief):
         """
         tasks, arms, rewards = self._data(i, arm, reward)
         vectors = self._vectors(z, arms, np.ndim(i) == 0)
-        done = 0
+        done, stopped = 0, None
         while done < len(tasks):
             # Variances are learned after given numbers of rewards, so that batching makes no difference.
             room = self.next_fit - self.n_observations if self.learnable.anything else len(tasks)
@@ -110,8 +112,18 @@ class LinearBelief(Belief):
             self._learn(tasks[part], arms[part], rewards[part], None if vectors is None else vectors[part])
             done += len(tasks[part])
             if self.learnable.anything and self.n_observations >= self.next_fit:
-                self.learn_variances(tolerance=1e-3)
-                self.next_fit = next_fit(self.n_observations)
+                stopped = stopped or self._learn_if_due()
+        if stopped is not None:  # Ctrl-C while variances were learned: every reward is counted all the same
+            raise stopped
+
+    def _learn_if_due(self) -> BaseException | None:
+        """Empirical Bayes on schedule; what stopped it, if something did, for the caller to raise in time."""
+        self.next_fit = next_fit(self.n_observations)
+        try:
+            self.learn_variances(tolerance=1e-3, steps=SCHEDULED_STEPS)
+        except BaseException as stopped:  # nothing is hidden: observe raises it after the last reward
+            return stopped
+        return None
 
     def _vectors(self, z: Any, arms: Array, single: bool) -> Array | None:
         if self.on_vectors:
@@ -156,8 +168,15 @@ class LinearBelief(Belief):
             self.tasks.retract(tasks, vectors, arms, rewards)
         self.scale.add(rewards, -1.0)
         self.n_observations -= len(tasks)
+        self.next_fit = min(self.next_fit, self.n_observations + 2)  # what was learned from them is due again
         self.version += 1
         self._stale = True
+
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """All rewards of one arm, to leave no rounding of what was retracted; ignored unless they are all."""
+        if isinstance(self.tasks, Cells) and len(rewards) == self.tasks.counts[:, arm].sum():
+            self.tasks.recount(arm, tasks, rewards)
+            self._stale = True
 
     def set_features(self, i: int, phi: Any) -> None:
         """Other features for a task, as if it had had them from the start."""
@@ -176,13 +195,14 @@ class LinearBelief(Belief):
     _retract = _observe
 
     def add_variance(self, tasks: Array, variance: Array) -> None:
-        if not variance.any():
+        if not variance.any() and not (isinstance(self.tasks, Cells) and len(self.tasks.extra)):
             return
         if not isinstance(self.tasks, Cells):
             raise InvalidInput(
                 "features", "<features that leave variance out>", "a diagonal task covariance with them"
             )
         self.tasks.set_extra(tasks, np.repeat(variance[:, None], self.n_arms, axis=1))
+        self._stale = self._stale or bool(self.tasks.counts[tasks].any())
 
     def advance(self, time: float = 1.0) -> None:
         """Let time pass: task effects drift, information on theta is discounted."""
@@ -197,9 +217,13 @@ class LinearBelief(Belief):
     # -- rebuilding and learning -----------------------------------------------------------------------------
 
     @property
-    def can_rebuild(self) -> bool:
+    def can_rebuild(self) -> bool:  # type: ignore[override]
         """Whether the statistics hold everything: not with drift or discount, whose past fades."""
         return self.model.drift == 1.0 and self.model.discount == 1.0
+
+    @property
+    def takes_variance(self) -> bool:  # type: ignore[override]
+        return isinstance(self.tasks, Cells)
 
     def rebuild(self) -> None:
         """Make the coefficients again from the statistics: the same belief up to rounding."""
@@ -224,6 +248,7 @@ class LinearBelief(Belief):
 
     def set_variances(self, variances: Variances) -> None:
         """Other variances, as if they had been in force from the start."""
+        self._stale = True  # until the rebuild below is through
         if isinstance(self.tasks, Cells):
             self.tasks.noise, self.tasks.task_var = variances.noise.copy(), variances.task.copy()
         else:
@@ -234,12 +259,20 @@ class LinearBelief(Belief):
         self.rebuild()
         self.version += 1
 
-    def learn_variances(self, prior: WeakPrior | None = None, tolerance: float = 1e-6) -> list[float]:
+    def learn_variances(
+        self, prior: WeakPrior | None = None, tolerance: float = 1e-6, steps: int = 200
+    ) -> list[float]:
         """Empirical Bayes now. Returns evidence + log prior after every step, which never decreases."""
         if not self.learnable.anything or self.n_observations < 2:
             return []
-        found = maximise(self, prior or weak_prior(self), tolerance)
-        self.set_variances(found.variances)
+        before, first = self.variances, not self.learned
+        try:
+            found = maximise(self, prior or weak_prior(self), tolerance, steps, first)
+            self.set_variances(found.variances)
+        except BaseException:
+            self.set_variances(before)
+            raise
+        self.learned = True
         return found.trace
 
     # -- what is believed ------------------------------------------------------------------------------------
@@ -392,7 +425,16 @@ class LinearBelief(Belief):
 
     # -- saving ----------------------------------------------------------------------------------------------
 
-    SCALARS = ("n_observations", "version", "time", "_stale", "_since_rebuild", "next_fit", "_n_arms")
+    SCALARS = (
+        "n_observations",
+        "version",
+        "time",
+        "_stale",
+        "_since_rebuild",
+        "next_fit",
+        "learned",
+        "_n_arms",
+    )
 
     def state(self) -> dict[str, Any]:
         rows = self.features.rows[: self.n_tasks].copy()
@@ -407,14 +449,22 @@ class LinearBelief(Belief):
         return {**own, **shape, **parts}
 
     def restore(self, state: dict[str, Any]) -> None:
-        f = self.features
-        f.n_arms, f.n_features = int(state["features.n_arms"]), int(state["features.n_features"])
-        f.rows, f.n_tasks = np.array(state["rows"], float), len(state["rows"])
         for name in self.SCALARS:
-            setattr(self, name, state[name])
-        self.scale.sums = np.array(state["sums"], float)
+            setattr(self, name, type(getattr(self, name))(state[name]))
+        f, shape = self.features, (int(state["features.n_arms"]), int(state["features.n_features"]))
+        if min(*shape, self._n_arms) < 1 or self.n_observations < 0:
+            raise DamagedFile("belief: numbers of arms, coefficients or rewards that cannot be")
+        f.n_arms, f.n_features = shape
+        f.rows = expect("rows", state["rows"], (len(state["rows"]), f.row_width))
+        f.n_tasks = len(f.rows)
+        self.scale.sums = expect("sums", state["sums"], (3,))
         for name, part in self._parts().items():
             part.restore({k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(name + ".")})
+        if (
+            not self.coefficients.size == len(self.prior.mean) == f.n_features
+            or len(self.tasks.noise) != self._n_arms
+        ):
+            raise DamagedFile("belief: parts that do not fit together")
 
     def _parts(self) -> dict[str, Any]:
         return {"prior": self.prior, "coefficients": self.coefficients, "tasks": self.tasks}

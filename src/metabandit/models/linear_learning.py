@@ -43,10 +43,15 @@ class RewardScale:
         within = sign * float(((rewards - average) ** 2).sum())
         self.sums[:] = total, mean + gap * m / total, max(0.0, squares + within + gap * gap * n * m / total)
 
+    def set(self, rewards: Array) -> None:
+        """These rewards and no others."""
+        mean = float(rewards.mean()) if len(rewards) else 0.0
+        self.sums[:] = len(rewards), mean, float(((rewards - mean) ** 2).sum())
+
     def variance(self) -> float:
         """The variance of the rewards, never quite zero."""
         n, mean, squares = self.sums.tolist()
-        return float(max(squares / max(n - 1.0, 1.0), 1e-8 * (mean * mean + squares / n), 1e-100))
+        return float(max(squares / max(n - 1.0, 1.0), 1e-24 * (mean * mean + squares / n), 1e-100))
 
 
 def weak_prior(belief: LinearBelief) -> WeakPrior:
@@ -69,12 +74,12 @@ def _guessed_task(task: Array, what: Learnable, centre: float) -> Array:
     return np.full_like(task, centre) if task.ndim == 1 else centre * np.eye(len(task))
 
 
-def maximise(belief: LinearBelief, prior: WeakPrior, tolerance: float) -> Fit:
+def maximise(belief: LinearBelief, prior: WeakPrior, tolerance: float, steps: int, first: bool) -> Fit:
     """EM from the variances in force, or from the guess before anything was learned."""
-    start = belief.variances if belief.next_fit > FIRST_FIT else guess(belief, prior)
+    start = guess(belief, prior) if first else belief.variances
     if belief.learnable.task == "compound":  # a new arm came as an independent one
         start = replace(start, task=nearest_compound(start.task))
-    return fit(start, lambda v: expectations_at(belief, v), prior, tolerance=tolerance)
+    return fit(start, lambda v: expectations_at(belief, v), prior, steps, tolerance)
 
 
 def expectations_at(belief: LinearBelief, variances: Variances) -> tuple[Expectations, float]:

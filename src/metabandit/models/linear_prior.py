@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import finite
-from metabandit.errors import InvalidInput
+from metabandit.checking import expect, finite
+from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.learning.variances import SHARES, compound
 from metabandit.models.cells import Cells
 from metabandit.models.effects import Effects
@@ -88,8 +88,16 @@ class CoefficientPrior:
         return {name: getattr(self, name).copy() for name in self.ARRAYS}
 
     def restore(self, state: dict[str, Array]) -> None:
-        for name in self.ARRAYS:
-            setattr(self, name, np.array(state[name]))
+        d, groups = len(state["mean"]), len(state["scale"])
+        cov = (d,) if np.ndim(state["cov"]) == 1 else (d, d)
+        self.mean, self.cov = (
+            expect("prior.mean", state["mean"], (d,)),
+            expect("prior.cov", state["cov"], cov),
+        )
+        self.scale = expect("prior.scale", state["scale"], (groups,), 0.0)
+        self.groups = expect("prior.groups", state["groups"], (d,), 0.0).astype(np.int64)
+        if self.groups.max(initial=0) >= groups:
+            raise DamagedFile("prior.groups: more groups than scales")
 
 
 def empty_tasks(

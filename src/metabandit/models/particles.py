@@ -66,7 +66,7 @@ class ParticleBelief(Belief):
         self._weighed: tuple[int, float, Array] = (-1, 0.0, np.zeros(0))
 
     @property
-    def can_rebuild(self) -> bool:
+    def can_rebuild(self) -> bool:  # type: ignore[override]
         """The statistics hold everything."""
         return True
 
