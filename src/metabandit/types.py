@@ -20,7 +20,8 @@ class Decision:
     task: int | str
     arm: str
     probability: float
-    """of this arm, given the draw in force: exact where standard_error is 0"""
+    """P(arm | belief, draw of the coefficients behind this decision), not averaged over draws: near 0 or 1 whenever
+    that draw is clear-cut, even before any data. Exact where standard_error is 0; to weigh with it, use Floored."""
     standard_error: float
     """of the probability, where arms are correlated and it is a Monte Carlo estimate"""
     version: int

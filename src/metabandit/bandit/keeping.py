@@ -96,8 +96,34 @@ def _rebuilt(content: dict[str, Any], metadata: Any, policy: Any, model: Any) ->
     bandit.belief.restore(_part(content, "belief"))
     bandit._draws.restore(_part(content, "draws"))
     bandit._log.restore(_part(content, "log"), content["decision_ids"])
-    bandit._arms.set_active(content["active"].astype(bool))
+    active = np.asarray(content["active"])
+    if active.shape != (len(arms),) or active.dtype != bool or not active.any():
+        raise DamagedFile("active: not which of the arms can be chosen")
+    bandit._arms.set_active(active)
+    _check(bandit)
     return bandit
+
+
+def _check(bandit: MultiTaskBandit) -> None:
+    """Names, numbers and the log must fit one another: nothing is looked up beyond what there is."""
+    belief, tasks, log = bandit.belief, bandit._tasks, bandit._log
+    n, k = len(tasks.names), len(bandit._arms)
+    if not 0 <= belief.version < 2**62 or not 0 <= belief.n_observations < 2**53:
+        raise DamagedFile("belief: a version or a number of rewards that cannot be")
+    if not (belief.n_tasks == n == len(tasks.digests) == len(tasks.index)) or belief.n_arms != k:
+        raise DamagedFile("tasks: not one name for each task of the belief")
+    if not all(type(name) in (int, str) for name in tasks.names):
+        raise DamagedFile("tasks: a name that is neither a text nor a whole number")
+    records = log.records
+    for name, size in (("task", n), ("arm", k)):
+        if len(records) and not 0 <= records[name].min() <= records[name].max() < size:
+            raise DamagedFile(f"log/{name}: numbers beyond what there is")
+    if not all(type(place) is int and 0 <= place < log.size for place in log.texts.values()):
+        raise DamagedFile("decision_ids: decisions that are not in the log")
+    if not all(isinstance(number, int) and number >= 0 for number in tasks.groups.values()):
+        raise DamagedFile("tasks/groups: not whole numbers")
+    if not all(np.isfinite(draw).all() for draw, _ in bandit._draws.held.values()):
+        raise DamagedFile("draws/thetas: not finite numbers")
 
 
 def _same(name: str, given: Any, spec: dict[str, Any], make: Any, describe: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.errors import ConflictingReward, InvalidInput, UnknownName
+from metabandit.errors import ConflictingReward, DamagedFile, InvalidInput, UnknownName
 from metabandit.models.features import grown
 from metabandit.types import Decision
 
@@ -92,7 +92,17 @@ class DecisionLog:
 
     def restore(self, columns: dict[str, Array], texts: dict[str, int]) -> None:
         """Become the log whose records had these columns."""
+        names = RECORD.names or ()
+        kinds = {"task": "i", "arm": "i", "version": "i"}
+        for name in names:
+            column = columns[name]
+            if (
+                column.ndim != 1
+                or len(column) != len(columns["task"])
+                or column.dtype.kind != kinds.get(name, "f")
+            ):
+                raise DamagedFile(f"log/{name}: not a column of the log")
         self.size, self.texts = len(columns["task"]), dict(texts)
         self.records = np.zeros(self.size, RECORD)
-        for name in RECORD.names or ():
+        for name in names:
             self.records[name] = columns[name]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from metabandit.checking import checked_text
-from metabandit.errors import InvalidInput, UnknownName
+from metabandit.errors import DamagedFile, InvalidInput, UnknownName
 from metabandit.features import Features
 from metabandit.models.base import Belief, Model
 from metabandit.models.features import grown
@@ -183,7 +183,9 @@ class Tasks:
         return {"names": self.names, "digests": digests, "groups": self.groups, "origin": self.origin}
 
     def restore(self, state: dict[str, Any]) -> None:
-        self.names, self.digests = list(state["names"]), np.asarray(state["digests"], np.uint64)
+        if np.asarray(state["digests"]).dtype != np.uint64:
+            raise DamagedFile("tasks/digests: not 64-bit words")
+        self.names, self.digests = list(state["names"]), np.array(state["digests"])
         self.index = {name: i for i, name in enumerate(self.names)}
         self.groups = {str(name): int(number) for name, number in state["groups"].items()}
 

@@ -148,6 +148,8 @@ class Coefficients:
         }
         for name, shape in shapes.items():
             setattr(self, name, expect(f"coefficients.{name}", state[name], shape))
+        if self.totals[0] < 0.0:
+            raise DamagedFile("coefficients.totals: a sum of squares below zero")
         if not (np.diagonal(self.factor) > 0.0).all():
             raise DamagedFile("coefficients.factor: not positive on its diagonal")
 
