@@ -7,6 +7,8 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -216,6 +218,9 @@ def test_anything_that_is_a_number_is_one(value: Any) -> None:
         ({"country": float("inf")}, "country"),
         ({"agee": 3, "plan": "free"}, "'age'"),
         ({"Country": "NO", "plan": "free"}, "'country'"),
+        ({"aeg": 3, "plan": "free"}, "'age'"),
+        ({"user_age": 3, "plan": "free"}, "'age'"),
+        ({"userCountry": "NO", "plan": "free"}, "'country'"),
         ({"colour": "red"}, "columns 'age'"),
         ([1.0, 2.0], "3 values"),
         (np.array([1.0, 2.0]), "3 values"),
@@ -239,6 +244,7 @@ def test_other_keys_are_ignored_when_nothing_is_amiss() -> None:
     made.rows([{"age": 3, "visits": 1, "agee": 4, "signup": "2020-01-01"}])
     made.rows([{"age": 3, "colour": "red"}])
     made.rows([{"age": None, "agee": 4}])
+    made.rows([{"visits": 1, "language": "no", "percentage": 3, "ega": 1}])
 
 
 @pytest.mark.parametrize(
@@ -281,6 +287,15 @@ def test_frames_of_many_types() -> None:
         None,
         {"a": "numeric"},
         {"a": []},
+        {"a": float},
+        {"a": 3},
+        {"a": None},
+        {"a": {"x", "y"}},
+        {"a": {"x": 1}},
+        {"a": b"xy"},
+        {"a": np.array(1.0)},
+        {"a": ["x", ["y", "z"]]},
+        {"a": "number", "b": str},
         {"a": ["x", "x"]},
         ["intercept"],
         3,
@@ -289,6 +304,11 @@ def test_frames_of_many_types() -> None:
 def test_refused_columns(columns: Any) -> None:
     with pytest.raises(InvalidInput):
         features.Columns(columns)
+
+
+def test_a_refused_kind_of_column_is_told_what_is_accepted() -> None:
+    with pytest.raises(InvalidInput, match=r"'age'.*float.*\"number\", \"category\" or a list of levels"):
+        features.make({"age": float}, ["a", "b"])
 
 
 # -- arrays and arms ---------------------------------------------------------------------------------------
@@ -390,6 +410,7 @@ def test_specs_that_are_not_ours() -> None:
 
 
 def test_missing_values_of_data_frames() -> None:
+    assert all(map(is_missing, [Decimal("NaN"), Decimal("sNaN"), Decimal("-sNaN12")]))
     assert all(map(is_missing, [None, NAN, np.float32("nan"), pd.NA, pd.NaT, math.nan]))
     assert not any(map(is_missing, [0, "", False, "nan", 1.5, [None]]))
 
@@ -441,10 +462,41 @@ def test_what_a_transformer_refuses(record: Any) -> None:
         made.rows([record])
 
 
-@pytest.mark.parametrize("given", [StandardScaler(), StandardScaler, 3])
-def test_transformers_that_are_not_fitted(given: Any) -> None:
-    with pytest.raises(InvalidInput):
-        features.Transformed(given)
+class Unfitted:
+    """A transformer that says so over two lines, and shows itself over two."""
+
+    def transform(self, x: Any) -> Any:
+        raise RuntimeError("not fitted:\ncall fit")
+
+    def __repr__(self) -> str:
+        return "Unfitted(\n)"
+
+
+class Flat:
+    """A transformer that gives a vector."""
+
+    def transform(self, x: Any) -> Any:
+        return np.zeros(len(x))
+
+
+@pytest.mark.parametrize(
+    ("given", "inputs"),
+    [
+        (StandardScaler(), None),
+        (StandardScaler(), ["a"]),
+        (make_pipeline(StandardScaler(), PCA(2)), None),
+        (make_pipeline(StandardScaler(), PCA(2)), ["a", "b"]),
+        (Unfitted(), None),
+        (Unfitted(), ["a"]),
+        (Flat(), ["a"]),
+        (StandardScaler, None),
+        (3, None),
+    ],
+)
+def test_transformers_that_are_not_fitted(given: Any, inputs: Any) -> None:
+    with pytest.raises(InvalidInput, match="transform") as refused:
+        features.Transformed(given, inputs)
+    assert "\n" not in str(refused.value)
 
 
 def test_the_empty_text_is_a_level_and_not_a_missing_value() -> None:
@@ -481,7 +533,17 @@ ANYTHING = st.recursive(
         st.decimals(),
         st.fractions(),
         st.sampled_from(
-            [pd.NA, pd.NaT, np.float32(2), np.datetime64("2020-01-01"), np.array(1.5), np.zeros(2), object()]
+            [
+                Decimal("sNaN"),
+                Fraction(10**400),
+                pd.NA,
+                pd.NaT,
+                np.float32(2),
+                np.datetime64("2020-01-01"),
+                np.array(1.5),
+                np.zeros(2),
+                object(),
+            ]
         ),
     ),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=2),

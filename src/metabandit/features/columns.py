@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -79,7 +80,7 @@ class Columns(Designed):
         self.intercept = bool(intercept)
         if self.intercept and INTERCEPT in self.names:
             raise InvalidInput("columns", INTERCEPT, "another name, or intercept=False: this one is taken")
-        self._kinds = {name: kind if isinstance(kind, str) else list(kind) for name, kind in kinds.items()}
+        self._kinds = {name: _checked(name, kind) for name, kind in kinds.items()}
         self._max_levels = count("max_levels", max_levels)
         sources = [_source(name, kind, self._max_levels) for name, kind in self._kinds.items()]
         terms = [Term(name, [j]) for j, name in enumerate(self.names)]
@@ -101,11 +102,19 @@ class Columns(Designed):
         return made
 
 
+def _checked(name: str, kind: Any) -> str | list[Any]:
+    """One of the two words, or levels with an order of their own: a set has none."""
+    if isinstance(kind, str) and kind in ("number", "category"):
+        return kind
+    if isinstance(kind, Iterable) and not isinstance(kind, (str, bytes, type, Mapping, set, frozenset)):
+        with contextlib.suppress(TypeError):  # an array without dimensions says that it is iterable
+            return list(kind)
+    raise InvalidInput(f"columns[{name!r}]", kind, KIND)
+
+
 def _source(name: str, kind: Any, max_levels: int) -> Source:
     if kind in ("number", "category"):
         return Source(name, kind, max_levels=max_levels)
-    if isinstance(kind, str):
-        raise InvalidInput(f"columns[{name!r}]", kind, KIND)
     return Source(name, "category", fixed=True, levels=levels_of(f"columns[{name!r}]", kind))
 
 

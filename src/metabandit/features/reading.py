@@ -29,7 +29,9 @@ def is_missing(value: Any) -> bool:
         return False
     if type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return isinstance(value, (float, np.floating, Decimal)) and bool(value != value)
+    if isinstance(value, Decimal):
+        return value.is_nan()  # a signaling NaN raises when it is compared
+    return isinstance(value, (float, np.floating)) and bool(value != value)
 
 
 def number(argument: str, value: Any) -> float:
@@ -40,7 +42,7 @@ def number(argument: str, value: Any) -> float:
         value = value.item()
     if not isinstance(value, NUMBERS):
         raise InvalidInput(argument, value, NUMBER)
-    if not -LIMIT <= (value if isinstance(value, int) else float(value)) <= LIMIT:
+    if not -LIMIT <= (value if isinstance(value, (int, Fraction)) else float(value)) <= LIMIT:
         raise InvalidInput(argument, value, NUMBER)
     return float(value)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,7 @@ class Keys:
     """The metadata columns that are known, and the one rule about all others.
 
     Other keys are ignored, except in two cases that are almost surely a mistake: none of the keys is known,
-    or a known column is absent while a key looks like a misspelling of it.
+    or a known column is absent while a key looks like it (see `alike`).
     """
 
     def __init__(self, names: list[str]) -> None:
@@ -155,13 +156,45 @@ class Keys:
                 f"<a record with the keys {others}>",
                 f"the columns {known}, or None for no metadata",
             )
-        simple = {_simplified(name): name for name in absent}
         for other in others:
-            close = difflib.get_close_matches(_simplified(other), simple, n=1, cutoff=0.8)
-            if close:
-                meant = simple[close[0]]
+            meant = next((name for name in absent if alike(other, name)), None)
+            if meant is not None:
                 accepted = f"{meant!r}, which is absent (if that is right, give {meant!r}: None)"
                 raise InvalidInput("metadata", f"<the key {other!r}>", accepted)
+
+
+def alike(key: str, name: str) -> bool:
+    """Whether a key may well mean a column: nearly its letters, two of them swapped, or its words among others.
+
+    >>> from metabandit.features.tables import alike
+    >>> [alike(key, "age") for key in ("agee", "aeg", "user_age", "ageYears", "language", "country")]
+    [True, True, True, True, False, False]
+    """
+    one, other = _simplified(key), _simplified(name)
+    close = difflib.SequenceMatcher(None, other, one).ratio() >= 0.8
+    return close or _swapped(one, other) or _contains(key, name) or _contains(name, key)
+
+
+def _swapped(one: str, other: str) -> bool:
+    """Whether two neighbouring letters changed places."""
+    wrong = [j for j, (a, b) in enumerate(zip(one, other, strict=False)) if a != b]
+    if len(one) != len(other) or len(one) < 3 or len(wrong) != 2 or wrong[1] != wrong[0] + 1:
+        return False
+    return one[wrong[0]] == other[wrong[1]] and one[wrong[1]] == other[wrong[0]]
+
+
+def _contains(longer: str, shorter: str) -> bool:
+    """Whether all words of one stand side by side in the other: "age" in "user_age", not in "language"."""
+    words, part = _words(longer), _words(shorter)
+    if len("".join(part)) < 2:
+        return False
+    return any(words[j : j + len(part)] == part for j in range(len(words) - len(part) + 1))
+
+
+def _words(name: str) -> list[str]:
+    """The words of user_age, user-age and userAge, in small letters."""
+    parted = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return re.findall(r"[^\W_]+", parted.lower())
 
 
 def _simplified(name: str) -> str:

@@ -65,7 +65,9 @@ class Transformed(Features):
         width = getattr(self.transformer, "n_features_in_", None)
         if width is None:
             raise InvalidInput(
-                "transformer", self.transformer, "a fitted transformer; or inputs=, the columns it takes"
+                "transformer",
+                _kind_of(self.transformer),
+                "a fitted transformer; or inputs=, the columns it takes",
             )
         return [f"x{j}" for j in range(int(width))]
 
@@ -78,10 +80,22 @@ class Transformed(Features):
                 raise
             except Exception as error:  # it is not ours: whatever it raises, the user must hear of it
                 raise InvalidInput(
-                    "transformer", self.transformer, f"a fitted transformer ({error})"
+                    "transformer", _kind_of(self.transformer), f"a fitted transformer ({_line(error)})"
                 ) from error
-        probe = np.asarray(_dense(self.transformer.transform(np.zeros((1, len(self.names))))))
+        probe = self._probe()
         return [f"t{j}" for j in range(probe.shape[1])]
+
+    def _probe(self) -> Array:
+        """What it makes of zeros, to count the columns."""
+        try:
+            probe = np.asarray(_dense(self.transformer.transform(np.zeros((1, len(self.names))))))
+        except Exception as error:  # see _outputs
+            raise InvalidInput(
+                "transformer", _kind_of(self.transformer), f"a fitted transformer ({_line(error)})"
+            ) from error
+        if probe.ndim != 2:
+            raise InvalidInput("transformer", f"<it gave an array of shape {probe.shape}>", "shape (n, m)")
+        return probe
 
     # -- rows ------------------------------------------------------------------------------------------------
 
@@ -124,7 +138,7 @@ class Transformed(Features):
         except InvalidInput:
             raise
         except Exception as error:  # see _outputs
-            raise InvalidInput("metadata", picked, f"what the transformer takes ({error})") from error
+            raise InvalidInput("metadata", picked, f"what the transformer takes ({_line(error)})") from error
         if out.shape != (n, m):
             raise InvalidInput("transformer", f"<it gave an array of shape {out.shape}>", f"shape {(n, m)}")
         if (np.abs(out) > LIMIT).any():
@@ -171,6 +185,16 @@ class Transformed(Features):
             )
         self.groups = list(spec["groups"])
         self._means.restore(spec["means"])
+
+
+def _kind_of(transformer: Any) -> str:
+    """Its kind: the text of one may run over many lines."""
+    return f"<{type(transformer).__name__}>"
+
+
+def _line(error: Exception) -> str:
+    """The message of someone else's error, on one line."""
+    return " ".join(str(error).split())
 
 
 def _dense(given: Any) -> Any:
