@@ -285,6 +285,31 @@ def test_floors_count_eligible_arms() -> None:
         mb.Floored(mb.Greedy(), ceiling=0.3).choose(law, used, two)
 
 
+def test_floors_that_arms_cannot_have_are_known_beforehand() -> None:
+    for policy in (mb.Floored(mb.Greedy(), 0.4), mb.Floored(mb.Floored(mb.Greedy(), 0.4), 0.1)):
+        policy.check_arms(2)
+        with pytest.raises(InvalidInput, match=r"floor: got 0\.4; .* 1 / 3, with 3 eligible arms$"):
+            policy.check_arms(3)
+    with pytest.raises(InvalidInput, match=r"ceiling: got 0\.9; .* 1 / 1, with 1 eligible arm$"):
+        mb.Floored(mb.Greedy(), ceiling=0.9).check_arms(1)
+    mb.Floored(mb.Greedy(), 1 / 3, 1 / 3).check_arms(3)
+
+
+@pytest.mark.parametrize("given", [0.05, None, mb.Thompson, "thompson"])
+def test_only_a_policy_has_floors(given: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"policy: got .*; accepted: a policy such as Thompson\(\)"):
+        mb.Floored(given)
+
+
+@pytest.mark.parametrize(
+    "numbers", [(1.0, 2.0), (1.0, -1.1), (-1.0, 0.5), (1.0, np.nan), ("a", 0.0), ([1.0, 2.0], 0.5)]
+)
+def test_compound_symmetric_numbers_that_are_refused(numbers: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"variance|correlation"):
+        mb.CompoundSymmetric(*numbers)
+    mb.CompoundSymmetric(0.0, -1.0)
+
+
 def test_floors_make_the_probability_of_correlated_arms_exact() -> None:
     """The arm is drawn from the estimate itself: inverse weights of the reported probability are unbiased."""
     n = 40_000

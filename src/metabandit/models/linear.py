@@ -52,6 +52,12 @@ class CompoundSymmetric:
     variance: float
     correlation: float
 
+    def __post_init__(self) -> None:
+        if finite("variance", self.variance, ()) < 0.0:
+            raise InvalidInput("variance", self.variance, "a number >= 0")
+        if not -1.0 <= finite("correlation", self.correlation, ()) <= 1.0:
+            raise InvalidInput("correlation", self.correlation, "a number from -1 to 1")
+
     def matrix(self, n_arms: int) -> Array:
         """The (K, K) matrix."""
         first = self.variance * (1.0 + (n_arms - 1) * self.correlation)

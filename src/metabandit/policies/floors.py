@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from metabandit.errors import InvalidInput
 from metabandit.kernels import Lazy
 from metabandit.laws import Law
-from metabandit.policies.base import Choice, eligible_for, keys_for
-
-if TYPE_CHECKING:
-    from metabandit.policies.base import Policy
+from metabandit.policies.base import Choice, Policy, eligible_for, keys_for
 
 _choice: Any = Lazy("choice")
 Array = np.ndarray[Any, Any]
+
+SLACK = 1e-12  # as in the kernel: 3 arms may have a floor of 1 / 3
 
 
 class Floored:
@@ -34,15 +33,37 @@ class Floored:
     >>> policy = mb.Floored(mb.Thompson(), floor=0.1)
     >>> [round(float(p), 6) for p in policy.probabilities(law, np.array([7], np.uint64))[0][0]]
     [0.8, 0.1, 0.1]
+
+    A floor that all eligible arms cannot have is refused; `check_arms` tells before there is anything to decide.
     """
 
     def __init__(self, policy: Policy, floor: float = 0.0, ceiling: float = 1.0) -> None:
+        if isinstance(policy, type) or not isinstance(policy, Policy):
+            raise InvalidInput("policy", policy, "a policy such as Thompson()")
         if not (isinstance(floor, (int, float)) and 0.0 <= floor <= 1.0):
             raise InvalidInput("floor", floor, "a number in [0, 1]")
         if not (isinstance(ceiling, (int, float)) and floor <= ceiling <= 1.0 and ceiling > 0.0):
             raise InvalidInput("ceiling", ceiling, "a number in (0, 1], not below the floor")
         self.policy, self.floor, self.ceiling = policy, float(floor), float(ceiling)
         self.uses_draw = policy.uses_draw
+
+    def check_arms(self, n_eligible: int) -> None:
+        """Refuse bounds that no probabilities of n_eligible arms can keep, with the name of the bound.
+
+        >>> import metabandit as mb
+        >>> mb.Floored(mb.Thompson(), floor=0.3).check_arms(3)
+        >>> mb.Floored(mb.Thompson(), floor=0.3).check_arms(4)
+        Traceback (most recent call last):
+        ...
+        metabandit.errors.InvalidInput: floor: got 0.3; accepted: a number <= 1 / 4, with 4 eligible arms
+        """
+        arms = f"1 / {n_eligible}, with {n_eligible} eligible arm" + "s" * (n_eligible != 1)
+        if self.floor * n_eligible > 1.0 + SLACK:
+            raise InvalidInput("floor", self.floor, f"a number <= {arms}")
+        if self.ceiling * n_eligible < 1.0 - SLACK:
+            raise InvalidInput("ceiling", self.ceiling, f"a number >= {arms}")
+        if isinstance(self.policy, Floored):
+            self.policy.check_arms(n_eligible)
 
     def choose(
         self, law: Law, keys: Array, eligible: Array | None = None, with_probability: bool = True
@@ -60,10 +81,9 @@ class Floored:
         every = np.array(given, float, order="C")
         code = _choice.project_all(every, eligible_for(eligible, every.shape), self.floor, self.ceiling)
         if code:
-            row, wrong = divmod(code, 4)
-            name, value, word = ("floor", self.floor, "<=") if wrong == 2 else ("ceiling", self.ceiling, ">=")
-            k = every.shape[1] if eligible is None else int(np.atleast_2d(eligible)[row].sum())
-            raise InvalidInput(name, value, f"a number {word} 1 / {k}, the arms eligible in row {row}")
+            self.check_arms(
+                every.shape[1] if eligible is None else int(np.atleast_2d(eligible)[code // 4].sum())
+            )
         return every, 0.0
 
     def spec(self) -> dict[str, Any]:
