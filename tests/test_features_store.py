@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metabandit.errors import InvalidInput
+from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.models.features import TaskFeatures, grown
 
 Array = np.ndarray[Any, Any]
@@ -108,3 +108,41 @@ def test_room_grows_ahead_but_a_first_batch_is_not_padded() -> None:
         rows = again
     assert times < 30  # appending one by one copies O(log n) times
     assert len(rows) < 15_100
+
+
+@pytest.mark.parametrize("layout", ["given", "by_arm"])
+def test_what_is_restored_is_what_was_there(layout: str, rng: np.random.Generator) -> None:
+    store, full = filled(layout, rng)
+    state, other = store.state(), TaskFeatures(2, 2, layout)
+    store.rows[:] = np.nan  # the state is a copy
+    other.restore(state)
+    np.testing.assert_array_equal(other.phis(np.arange(N)), full)
+    assert (other.n_tasks, other.n_arms, other.n_features) == (N, K, K * P)
+    other.append(other.check(full if layout == "given" else full[:, 0, :P], many=True))
+    np.testing.assert_array_equal(other.phis(np.arange(N)), full)
+    assert state["rows"].shape == (N, other.row_width)
+
+
+DAMAGE: list[dict[str, Any]] = [
+    {"rows": np.zeros((2, 3))},
+    {"rows": np.zeros(6)},
+    {"rows": np.full((1, P), np.nan)},
+    {"rows": "rows"},
+    {"n_arms": 0},
+    {"n_arms": "three"},
+    {"n_features": -1},
+    {"n_features": 5},
+    {"n_features": None},
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=str)
+@pytest.mark.parametrize("layout", ["given", "by_arm"])
+def test_damaged_states_are_refused(layout: str, damage: dict[str, Any], rng: np.random.Generator) -> None:
+    store, full = filled(layout, rng)
+    with pytest.raises(DamagedFile):
+        store.restore({**store.state(), **damage})
+    for name in store.state():
+        with pytest.raises(DamagedFile, match=name):
+            store.restore({key: value for key, value in store.state().items() if key != name})
+    np.testing.assert_array_equal(store.phis(np.arange(N)), full)

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import finite
-from metabandit.errors import InvalidInput
+from metabandit.checking import count, finite
+from metabandit.errors import DamagedFile, InvalidInput
 
 Array = np.ndarray[Any, Any]
 
@@ -167,6 +167,31 @@ class TaskFeatures:
         fresh = np.zeros((self.n_tasks, self.n_arms, how_many))
         self.rows = np.concatenate([wide, fresh], axis=2).reshape(self.n_tasks, self.row_width)
         return np.arange(old, self.n_features)
+
+    # -- saving ----------------------------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything but the layout, as arrays and numbers: rows : (n_tasks, row_width), and the two sizes."""
+        return {
+            "rows": self.rows[: self.n_tasks].copy(),
+            "n_arms": self.n_arms,
+            "n_features": self.n_features,
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Become what `state` was taken from, of the same layout; a damaged state changes nothing."""
+        try:
+            n_arms, n_features = (count(name, int(state[name])) for name in ("n_arms", "n_features"))
+            fresh = TaskFeatures(n_arms, n_features, self.layout)
+            rows = finite("rows", state["rows"])
+        except KeyError as error:
+            raise DamagedFile(f"the features of the tasks lack {error}") from None
+        except (InvalidInput, TypeError, ValueError) as error:
+            raise DamagedFile(f"the features of the tasks are damaged: {error}") from None
+        if rows.ndim != 2 or rows.shape[1] != fresh.row_width:
+            raise DamagedFile(f"features of shape {rows.shape} instead of (n, {fresh.row_width})")
+        self.n_arms, self.n_features = n_arms, n_features
+        self.rows, self.n_tasks = np.array(rows), len(rows)
 
 
 def grown(array: Array, needed: int) -> Array:
