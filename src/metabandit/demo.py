@@ -53,6 +53,16 @@ def play(bandit: Any, users: Users, noise: Array, tick: Callable[[], None]) -> l
     return regrets
 
 
+def marks(rounds: int) -> list[int]:
+    """The rounds that are shown, the last of them among these.
+
+    >>> from metabandit.demo import marks
+    >>> marks(1), marks(5), marks(12)
+    ([1], [1, 5], [1, 5, 10, 12])
+    """
+    return sorted({mark for mark in (1, 5, 10, 20, rounds) if mark <= rounds})
+
+
 def main(n_users: int, rounds: int, seed: int, say: Callable[[str], None], tick: Callable[[], None]) -> None:
     """Three ways to choose, the same users and the same noise."""
     import metabandit as mb
@@ -70,14 +80,15 @@ def main(n_users: int, rounds: int, seed: int, say: Callable[[str], None], tick:
     }
     curves = {name: play(bandit, users, noise, tick) for name, bandit in contenders.items()}
     say(f"\nmean regret per decision, {n_users} users, {len(ARMS)} templates, noise sd 1:\n")
-    marks = [m for m in (1, 5, 10, 20, rounds) if m <= rounds]
-    say(f"{'':<28}" + "".join(f"{f'round {m}':>10}" for m in marks) + f"{'in total':>10}")
+    shown = marks(rounds)
+    say(f"{'':<28}" + "".join(f"{f'round {m}':>10}" for m in shown) + f"{'sum, per user':>16}")
     for name, curve in curves.items():
-        say(f"{name:<28}" + "".join(f"{curve[m - 1]:>10.2f}" for m in marks) + f"{sum(curve):>10.1f}")
+        say(f"{name:<28}" + "".join(f"{curve[m - 1]:>10.2f}" for m in shown) + f"{sum(curve):>16.1f}")
     newcomer = {"age": 30, "country": "JP"}
     decision = shared.decide("a newcomer", newcomer)
     say(
-        f"\na newcomer, {newcomer}: {decision.arm!r}, which had probability {decision.probability:.3f}. Why:\n"
+        f"\na newcomer, {newcomer}: {decision.arm!r}, with probability {decision.probability:.3f} given the draw "
+        "of the coefficients\nbehind this decision. Why:\n"
     )
     say(str(shared.explain("a newcomer")))
     say("\nNext: README.md shows the ten lines this takes on your own problem.")
