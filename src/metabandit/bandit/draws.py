@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.checking import expect
+from metabandit.errors import DamagedFile
 from metabandit.laws import Draw, Law, stacked
 from metabandit.learning.refresh import Mark, Refresh
 from metabandit.models.base import Belief
@@ -83,9 +85,14 @@ class DrawsInForce:
     def restore(self, state: dict[str, Any]) -> None:
         self.round = int(state["round"])
         self.in_round = set(np.asarray(state["in_round"]).tolist())
+        n = len(state["owners"])
+        others = expect("draws/others", state["others"], (n, len(state["names"])), 0.0)  # variances, particles
+        marks, thetas = expect("draws/marks", state["marks"], (n, 3)), np.asarray(state["thetas"], float)
         for owner, made, theta, mark, other in zip(
-            *(state[name] for name in ("owners", "made", "thetas", "marks", "others")), strict=True
+            state["owners"], state["made"], thetas, marks, others, strict=True
         ):
             self.made[int(owner)] = int(made)
             draw = Draw(theta[~np.isnan(theta)], **dict(zip(state["names"], other, strict=True)))
+            if not np.isfinite(draw).all():
+                raise DamagedFile("draws/thetas: not finite numbers")
             self.held[int(owner)] = draw, Mark(int(mark[0]), float(mark[1]), int(mark[2]))

@@ -122,8 +122,6 @@ def _check(bandit: MultiTaskBandit) -> None:
         raise DamagedFile("decision_ids: decisions that are not in the log")
     if not all(isinstance(number, int) and number >= 0 for number in tasks.groups.values()):
         raise DamagedFile("tasks/groups: not whole numbers")
-    if not all(np.isfinite(draw).all() for draw, _ in bandit._draws.held.values()):
-        raise DamagedFile("draws/thetas: not finite numbers")
 
 
 def _same(name: str, given: Any, spec: dict[str, Any], make: Any, describe: Any) -> Any:
