@@ -208,6 +208,14 @@ def test_stacked_adds_up_what_is_left_out() -> None:
         lambda: features.Stacked([["age"], features.Columns(["age"])]),
         lambda: features.Stacked([features.PerArm(2)]),
         lambda: features.Stacked([3]),
+        lambda: features.RandomFourier(3, 4, 1),  # type: ignore[arg-type]
+        lambda: features.RandomFourier(SquaredExponential, 4, 1),  # type: ignore[arg-type]
+        lambda: features.HilbertSpace(3, 4, [(0, 1)], 1, margin=1.0),  # type: ignore[arg-type]
+        lambda: features.InducingPoints(3, [[1.0]]),  # type: ignore[arg-type]
+        lambda: features.Arrays(2, groups=3),  # type: ignore[arg-type]
+        lambda: features.Arrays(2, groups=["a"]),
+        lambda: features.PerArm(2, groups="ab"),  # type: ignore[arg-type]
+        lambda: features.PerArm(2, groups=["a", 3]),  # type: ignore[list-item]
     ],
 )
 def test_refused(make: Callable[[], Any]) -> None:

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 
 from metabandit.checking import count
-from metabandit.errors import InvalidInput
 from metabandit.features.base import INTERCEPT, Features
-from metabandit.features.reading import LIMIT, Array, Means, distinct
+from metabandit.features.reading import LIMIT, Array, Means, distinct, groups_of
 from metabandit.features.tables import Table
 
 
@@ -35,9 +34,7 @@ class Arrays(Features):
             distinct("p", p) if isinstance(p, (list, tuple)) else [f"x{j}" for j in range(count("p", p))]
         )
         self.intercept = bool(intercept)
-        own = list(groups) if groups is not None else (list(self.names) if named else ["x"] * len(self.names))
-        if len(own) != len(self.names):
-            raise InvalidInput("groups", groups, f"{len(self.names)} names of groups")
+        own = groups_of(groups, list(self.names) if named else ["x"] * len(self.names))
         self.columns = distinct("p", [INTERCEPT] * self.intercept + self.names)
         self.groups = [INTERCEPT] * self.intercept + own
         self._by_position = not named

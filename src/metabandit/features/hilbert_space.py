@@ -12,7 +12,7 @@ from metabandit.checking import count, finite
 from metabandit.errors import InvalidInput
 from metabandit.features.base import Covariance
 from metabandit.features.reading import Array
-from metabandit.features.smooth import Smooth
+from metabandit.features.smooth import Smooth, with_verbs
 
 MARGIN = 2.5  # length scales between the bounds and the edge of the box, where the functions are forced to 0
 
@@ -44,6 +44,7 @@ class HilbertSpace(Smooth):
         name: str = "",
         intercept: bool = True,
     ) -> None:
+        with_verbs(covariance, "spectral_density")
         p = len(inputs) if isinstance(inputs, (list, tuple)) else count("inputs", inputs)
         if p > 3:
             raise InvalidInput(

@@ -10,7 +10,7 @@ from metabandit.checking import finite
 from metabandit.errors import InvalidInput
 from metabandit.features.base import Covariance, loaded_covariance, spec_of_covariance
 from metabandit.features.reading import Array
-from metabandit.features.smooth import Smooth
+from metabandit.features.smooth import Smooth, with_verbs
 from metabandit.features.tables import Table
 
 JITTER = (
@@ -44,6 +44,7 @@ class InducingPoints(Smooth):
         name: str = "",
         intercept: bool = True,
     ) -> None:
+        with_verbs(covariance, "__call__")
         Z = finite("points", points)
         if Z.ndim != 2 or not Z.size:
             raise InvalidInput("points", f"<array of shape {Z.shape}>", "an array (m, p): a row a point")

@@ -10,7 +10,16 @@ import numpy as np
 from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.features.base import Features
-from metabandit.features.reading import LIMIT, Array, Means, distinct, numbers_of, refuse_large, shape_of
+from metabandit.features.reading import (
+    LIMIT,
+    Array,
+    Means,
+    distinct,
+    groups_of,
+    numbers_of,
+    refuse_large,
+    shape_of,
+)
 from metabandit.features.tables import Table
 
 SHARED = "shared"
@@ -42,9 +51,7 @@ class PerArm(Features):
         else:
             self.names = [f"z{j}" for j in range(count("names", names))]
         self.intercepts = bool(intercepts)
-        own = list(groups) if groups is not None else [SHARED] * len(self.names)
-        if len(own) != len(self.names):
-            raise InvalidInput("groups", groups, f"{len(self.names)} names of groups")
+        own = groups_of(groups, [SHARED] * len(self.names))
         self.arms: list[str] = []
         self.columns, self.groups = list(self.names), own
         self._own = own

@@ -10,7 +10,7 @@ from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.features.base import Covariance
 from metabandit.features.reading import Array
-from metabandit.features.smooth import Smooth
+from metabandit.features.smooth import Smooth, with_verbs
 
 
 class RandomFourier(Smooth):
@@ -38,6 +38,7 @@ class RandomFourier(Smooth):
         name: str = "",
         intercept: bool = True,
     ) -> None:
+        with_verbs(covariance, "sample_frequencies")
         if count("n_columns", n_columns, 2) % 2:
             raise InvalidInput(
                 "n_columns", n_columns, "an even number: a cosine and a sine for each frequency"

@@ -163,6 +163,17 @@ def _running(start: Any, values: Array) -> Array:
     return sums
 
 
+def groups_of(groups: Any, default: list[str]) -> list[str]:
+    """Names of groups, one for each column; the default when None is given."""
+    if groups is None:
+        return default
+    if not isinstance(groups, (list, tuple)) or len(groups) != len(default):
+        raise InvalidInput("groups", groups, f"a list of {len(default)} names of groups")
+    if not all(isinstance(name, str) and name for name in groups):
+        raise InvalidInput("groups", groups, "names: text that is not empty")
+    return list(groups)
+
+
 def distinct(argument: str, names: Iterable[str]) -> list[str]:
     """Names as a list, refused when empty or when one comes twice."""
     listed = list(names)

@@ -12,9 +12,17 @@ from typing import Any
 import numpy as np
 
 from metabandit.checking import count
+from metabandit.errors import InvalidInput
 from metabandit.features.base import INTERCEPT, Features
 from metabandit.features.reading import Array, Means, distinct
 from metabandit.features.tables import Table
+
+
+def with_verbs(covariance: Any, *verbs: str) -> Any:
+    """The covariance, refused unless it can do what is needed of it."""
+    if isinstance(covariance, type) or not all(callable(getattr(covariance, verb, None)) for verb in verbs):
+        raise InvalidInput("covariance", covariance, "a covariance such as Matern52(length_scale=10.0)")
+    return covariance
 
 
 class Smooth(Features):

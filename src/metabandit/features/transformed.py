@@ -10,7 +10,7 @@ import numpy as np
 
 from metabandit.errors import InvalidInput, MissingExtra
 from metabandit.features.base import INTERCEPT, Features
-from metabandit.features.reading import LIMIT, Array, Means, distinct, is_missing, numbers_of
+from metabandit.features.reading import LIMIT, Array, Means, distinct, groups_of, is_missing, numbers_of
 from metabandit.features.tables import Encoded, Table, Values
 
 
@@ -47,9 +47,7 @@ class Transformed(Features):
         self.names = self._inputs(named, inputs)
         self._by_position = named is None and inputs is None
         outputs = self._outputs()
-        own = list(groups) if groups is not None else [_group(name, self.names) for name in outputs]
-        if len(own) != len(outputs):
-            raise InvalidInput("groups", groups, f"{len(outputs)} names of groups")
+        own = groups_of(groups, [_group(name, self.names) for name in outputs])
         self.columns = distinct("columns", [INTERCEPT] * self.intercept + outputs)
         self.groups = [INTERCEPT] * self.intercept + own
         self._means = Means(len(outputs))
