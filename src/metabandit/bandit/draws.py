@@ -77,7 +77,8 @@ class DrawsInForce:
             len(draws), len(names)
         )
         return {
-            "made": np.array([self.made[owner] for owner in owners], np.int64), "round": self.round, "in_round": np.array(sorted(self.in_round), np.int64),
+            "made": np.array([self.made[owner] for owner in owners], np.int64),
+            "round": self.round, "in_round": np.array(sorted(self.in_round), np.int64),
             "owners": np.array(owners, np.int64), "thetas": thetas, "marks": np.array(marks, float).reshape(-1, 3),
             "names": names, "others": others,
         }  # fmt: skip
@@ -86,7 +87,9 @@ class DrawsInForce:
         self.round = int(state["round"])
         self.in_round = set(np.asarray(state["in_round"]).tolist())
         n = len(state["owners"])
-        others = expect("draws/others", state["others"], (n, len(state["names"])), 0.0)  # variances, particles
+        others = expect(
+            "draws/others", state["others"], (n, len(state["names"])), 0.0
+        )  # variances, particles
         marks, thetas = expect("draws/marks", state["marks"], (n, 3)), np.asarray(state["thetas"], float)
         for owner, made, theta, mark, other in zip(
             state["owners"], state["made"], thetas, marks, others, strict=True

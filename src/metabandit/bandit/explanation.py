@@ -79,8 +79,9 @@ class Explanation:
         )
         for arm in self.arms:
             own = "-" if arm.own_mean is None else f"{arm.own_mean:.3g}"
+            own = f"{own} ({arm.pulls:.4g})"
             lines.append(
-                f"{arm.arm:<{width}}  {_pair(arm.prior_mean, arm.prior_sd):<17}  {f'{own} ({arm.pulls:.4g})':<{len(self.unit) + 11}}  "
+                f"{arm.arm:<{width}}  {_pair(arm.prior_mean, arm.prior_sd):<17}  {own:<{len(self.unit) + 11}}  "
                 f"{arm.own_weight:>10.0%}  {f'{arm.prior_worth:.3g} pulls':>11}  {_pair(arm.mean, arm.sd)}"
             )
         if self.features:
