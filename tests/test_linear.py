@@ -283,8 +283,10 @@ def test_extra_variance_of_cells(layout: str) -> None:
     world.check()
     world.take_back(6)
     world.check()
-    with pytest.raises(InvalidInput, match="extra_var"):
-        world.belief.tasks.set_extra(np.array([world.log[0][0]]), extra[:1])
+    i = int(world.log[0][0])  # a task with data: as if its variance had been so from the start
+    world.belief.add_variance(np.array([i]), np.array([0.7]))
+    world.extra[i] = np.full(K, 0.7)
+    world.check()
 
 
 CONTEXTS = {"full": random_cov(6, 2), "diagonal": [0.5, 2.0], "singular": random_cov(7, 2, 1), "none": 0.0}

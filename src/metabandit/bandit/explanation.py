@@ -50,7 +50,7 @@ class Explanation:
     >>> bandit.learn_many({"task": ["u", "u", "v"], "arm": ["a", "a", "a"], "reward": [1.0, 2.0, 3.0]})
     >>> why = bandit.explain("u")
     >>> why.arms[0].pulls, why.tasks[0][0]
-    (2, 'v')
+    (2.0, 'v')
     >>> print(why)  # doctest: +ELLIPSIS
     task 'u': 2 rewards of its own
     ...
