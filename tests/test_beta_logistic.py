@@ -374,7 +374,7 @@ def test_calibration_sees_swapped_counts_in_the_law(rng, monkeypatch):
     monkeypatch.setattr(
         BetaBernoulli, "law", lambda self, eta, counts, psi: right(self, eta, counts[..., ::-1], psi)
     )
-    assert uniform_p(ranks(rng, 200, 9, exact_draw), 9)[1] < 1e-6
+    assert uniform_p(ranks(rng, 400, 9, exact_draw), 9)[1] < 1e-6
 
 
 @pytest.mark.slow
@@ -654,3 +654,45 @@ def test_data_that_is_refused():
 @pytest.fixture
 def rng():
     return np.random.default_rng(20260102)
+
+
+# -- tails ---------------------------------------------------------------------------------------
+
+
+def contradictory(successes, pulls, psi, var=100.0):
+    """Tasks that always succeed and one that always fails: theta has an exponential tail to the right."""
+    belief = BetaLogisticModel(0.0, var, psi).belief(1, 1)
+    belief.add_tasks(np.ones((successes + 1, 1, 1)))
+    for i in range(successes + 1):
+        belief.observe([i] * pulls, [0] * pulls, [float(i < successes)] * pulls)
+    theta = np.linspace(-100.0, 150.0, 50001)
+    density = belief.coefs.posterior(psi).log_density(theta[:, None] / math.sqrt(var))
+    mass = np.exp(density - density.max())
+    return belief, theta, mass / mass.sum()
+
+
+@pytest.mark.parametrize("case", [(5, 50, 0.1), (3, 50, 0.1), (10, 50, 0.1), (2, 20, 0.3), (5, 50, 0.1, 4.0)])
+def test_exponential_tails_are_reached(case, rng):
+    belief, theta, mass = contradictory(*case)
+    cdf, n = np.cumsum(mass), 4000
+    high = theta[np.searchsorted(cdf, [0.95, 0.99])]
+    mean = theta @ mass
+    sd = math.sqrt(theta**2 @ mass - mean**2)
+    single = np.array([belief.draw(rng)[0] for _ in range(n)])
+    many = np.asarray(belief.draw_coef(rng, 10 * n)[::10, 0])
+    for draws in (single, many):
+        assert (draws[:, None] > high).mean(axis=0) == pytest.approx([0.05, 0.01], abs=0.009)
+        assert (draws > high[1]).mean() > 0.004
+        assert draws.std() == pytest.approx(sd, rel=0.07)
+    belief.coefs.step = 0.0  # planted: the independence sampler all the same
+    missed = np.array([belief.draw(rng)[0] for _ in range(n)])
+    assert case[-1] == 4.0 or (missed > high[1]).mean() < 0.004
+
+
+def test_the_method_is_chosen_anew_without_a_task(rng):
+    """With its failures left out, the others have nothing against a probability of one."""
+    belief, _, _ = contradictory(3, 3, 0.5, 25.0)
+    belief.coefs.current()
+    belief.coefs.step = 0.0
+    assert belief.coefs.chains(rng, 5)[0] == "metropolis"
+    assert belief.coefs.chains(rng, 5, without=3)[0] == "hamiltonian"

@@ -155,3 +155,20 @@ def test_diagnostics_of_constants_and_of_short_chains():
     assert sampling.split_r_hat(constant)[0] == pytest.approx(np.sqrt(24 / 25))
     assert np.isnan(sampling.effective_size(constant[:, :2])).all()
     assert np.isnan(sampling.split_r_hat(constant[:, :2])).all()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_a_long_tail_that_no_pilot_run_visits_is_seen(size):
+    """exp(-x) to the right of a Gaussian middle: the proposal reaches 97 of 100 parts, the rest never."""
+
+    class Long(Normal):
+        def log_density(self, points):
+            x = points[:, 0]
+            tail = np.where(x > 1.0, 0.5 - x, -0.5 * x**2)
+            return tail - 0.5 * (points[:, 1:] ** 2).sum(axis=1)
+
+    exact = Proposal(np.zeros(size), np.eye(size))
+    assert sampling.missed(Normal(np.zeros(size), np.eye(size)), exact, 0.0) < 1e-6
+    for seed in range(20):
+        target = Long(np.zeros(size), np.eye(size))
+        assert not sampling.suits_metropolis(target, exact, np.random.default_rng(seed))

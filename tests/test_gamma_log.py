@@ -326,3 +326,70 @@ def test_what_is_refused():
         with pytest.raises(InvalidInput, match="exposure"):
             belief.observe(0, 0, 1, exposure)
     assert belief.n_observations == 0
+
+
+@pytest.mark.parametrize(
+    ("reward", "exposure"), [(1e300, 1.0), (1e16, 1.0), (1, 1e-7), (1, 1e17), (1, float("nan"))]
+)
+def test_what_no_double_can_keep_is_refused_up_front(reward, exposure):
+    belief = GammaLogModel().belief(1, 1)
+    belief.add_task(np.ones((1, 1)))
+    belief.observe(0, 0, 3)
+    before = belief.state()
+    with pytest.raises(InvalidInput, match=r"exposure|reward"):
+        belief.observe([0, 0], [0, 0], [1, reward], [1.0, exposure])
+    check, value = (belief.check_rewards, reward) if exposure == 1.0 else (belief.check_exposures, exposure)
+    with pytest.raises(InvalidInput):
+        check(np.array([float(value)]))
+    assert all(np.array_equal(before[name], value) for name, value in belief.state().items())
+
+
+@pytest.mark.parametrize(
+    "model", [GammaLogModel(), GammaLogModel(1.0, 4.0, "drawn"), GammaLogModel(0.0, 1.0, 0.0)]
+)
+@pytest.mark.parametrize("pair", [(1e15, 1e-6), (1e15, 1e9), (0, 1e9), (0, 1e-6)])
+def test_the_limits_can_be_lived_with(model, pair, rng):
+    belief = model.belief(2, 2)
+    belief.add_tasks(np.ones((3, 2, 2)) * np.array([1.0, -0.5]))
+    belief.observe([0, 1, 2, 2], [0, 1, 0, 1], [3, 2, 0, 1])
+    belief.observe(1, 0, *pair)
+    belief.state()
+    assert np.isfinite(belief.draw(rng)).all()
+    assert np.isfinite(belief.moments(np.arange(3))[0]).all()
+
+
+def test_a_large_exposure_taken_back_leaves_nothing_behind(rng):
+    belief, *_ = simulated(rng, GammaLogModel(0.0, 1.0, 0.3), 4, 2, 2, 20)
+    before, counts = belief.posterior(0).mean, belief.counts.copy()
+    for _ in range(5):
+        belief.observe(0, 0, 4, 1e9)
+        belief.draw(rng)
+        belief.retract(0, 0, 4, 1e9)
+    assert belief.counts == pytest.approx(counts, abs=1e-6)
+    assert belief.posterior(0).mean == pytest.approx(before, rel=1e-4)
+    empty = belief.add_task(np.ones((2, 2)))
+    belief.observe([empty, empty], [0, 0], [0, 0], [1e9, 1e-6])
+    belief.retract([empty, empty], [0, 0], [0, 0], [1e-6, 1e9])
+    assert not belief.counts[empty].any()
+
+
+def test_a_fit_that_fails_stops_no_save(monkeypatch, rng):
+    belief, *_ = simulated(rng, GammaLogModel(), 4, 2, 2, 20)
+    good = belief.state()
+    belief.observe([0, 1, 2], [0, 0, 0], [3, 4, 5])
+
+    def broken(*_):
+        raise np.linalg.LinAlgError("SVD did not converge")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("metabandit.models.laplace.Posterior.mode", broken)
+        saved = belief.state()
+    for name in ("coef_scale", "log_psi"):
+        assert np.array_equal(saved[name], good[name])
+    copy = GammaLogModel().belief(2, 2)
+    copy.restore(saved)
+    assert np.isfinite(copy.draw(rng)).all()
+    with monkeypatch.context() as patch:  # learning alone fails: what was learned last stays in force
+        patch.setattr("metabandit.models.collapsed_learning._learn_scales", broken)
+        assert np.isfinite(belief.draw(rng)).all()
+        assert np.array_equal(belief.coefs.scaled.scale, good["coef_scale"])

@@ -25,9 +25,11 @@ CHAINS = 4
 LEAST_ACCEPTANCE = 0.5  # of the independence sampler; below it Hamiltonian Monte Carlo is used
 MOST_UNREACHED = 0.02  # likewise above this probability of what it has not yet reached after STEPS
 PILOT = 128  # proposals on which the choice rests
-# ... and no point FAR standard deviations out may have HEAVY times the mean weight. So far out on one
-# side the t has 1 part in 5,000 of its probability, and the target then 1 in 80.
-FAR, HEAVY = 4.0, 64.0
+# ... nor above this probability far out, where a pilot run hardly looks: RADII standard deviations, each for a
+# stretch of WIDTHS. Where the first has less than SUSPECT times the mean weight, the rest has too.
+MOST_MISSED, SUSPECT = 0.001, 2.0
+RADII = np.array([3.5, 4.5, 6.0, 8.0, 11.0])
+WIDTHS = np.array([1.0, 1.25, 1.75, 2.5, 3.0])
 
 
 class Target(Protocol):
@@ -66,12 +68,11 @@ class Proposal:
         t = z * np.sqrt(0.5 * self.freedom / scale)[:, None]
         return self.centre + t @ self.root.T, self.log_density(np.einsum("jd,jd->j", t, t))
 
-    def outposts(self) -> tuple[Array, Array]:
-        """Points FAR out on every principal axis, both ways : (2 D, D), and their log densities."""
-        axes, lengths, _ = np.linalg.svd(self.root)
-        steps = FAR * (axes * lengths).T
-        points: Array = self.centre + np.concatenate([steps, -steps])
-        return points, np.full(len(points), float(self.log_density(np.asarray(FAR**2))))
+    def directions(self) -> Array:
+        """Steps of one standard deviation, (4 D, D): principal axes and every coordinate, both ways."""
+        inner = np.concatenate([np.linalg.svd(self.root)[2], self.root])
+        steps = (inner / np.linalg.norm(inner, axis=1, keepdims=True)) @ self.root.T
+        return np.concatenate([steps, -steps])
 
 
 @dataclass(frozen=True)
@@ -116,8 +117,7 @@ def metropolis_draw(
 
 def metropolis_chains(target: Target, proposal: Proposal, rng: Random, length: int) -> tuple[Array, float]:
     """Chains (CHAINS, length, D) after STEPS steps each, and the share of accepted steps."""
-    total = length + STEPS
-    chains, accepted = [], 0
+    total, chains, accepted = length + STEPS, [], 0
     for _ in range(CHAINS):
         points, weights = log_weights(target, proposal, rng, total)
         path, count = metropolis_path(weights, np.asarray(rng.random(total - 1)))
@@ -144,17 +144,26 @@ def unreached(weights: Array, steps: int = STEPS) -> float:
     return float(mass @ np.maximum(0.0, 1.0 - 1.0 / np.maximum(len(mass) * mass, 1.0)) ** steps)
 
 
-def suits_metropolis(target: Target, proposal: Proposal, rng: Random) -> bool:
-    """Is the proposal good enough for the independence sampler?
+def missed(target: Target, proposal: Proposal, mean: float) -> float:
+    """Likewise far out, as if each tail were alone; mean : the log of the mean weight."""
+    top, steps, total = float(target.log_density(proposal.centre[None])[0]), proposal.directions(), 0.0
+    for radius, width in zip(RADII, WIDTHS, strict=True):
+        logs = np.nan_to_num(target.log_density(proposal.centre + radius * steps), nan=-np.inf)
+        weights = logs - float(proposal.log_density(radius**2)) - mean
+        late = -np.expm1(-np.maximum(weights, 0.0))
+        total += width / math.sqrt(2.0 * math.pi) * float(np.exp(np.minimum(logs - top, 0.0)) @ late**STEPS)
+        if not len(steps := steps[weights > math.log(SUSPECT)]):
+            break
+    return total
 
-    A pilot run answers, and a look at the tails, which a pilot run seldom visits.
-    """
+
+def suits_metropolis(target: Target, proposal: Proposal, rng: Random) -> bool:
+    """Is the proposal good enough for the independence sampler? A pilot run answers, and a look at the tails."""
     _, weights = log_weights(target, proposal, rng, PILOT)
     if expected_acceptance(weights) < LEAST_ACCEPTANCE or unreached(weights) > MOST_UNREACHED:
         return False
-    points, logs = proposal.outposts()
     mean = weights.max() + math.log(np.exp(weights - weights.max()).mean())
-    return bool((target.log_density(points) - logs).max(initial=-math.inf) <= mean + math.log(HEAVY))
+    return missed(target, proposal, mean) <= MOST_MISSED
 
 
 def hamiltonian(
@@ -244,13 +253,11 @@ def hamiltonian_chains(
     target: Target, proposal: Proposal, rng: Random, length: int, step: float
 ) -> tuple[Array, float]:
     """Chains (CHAINS, length, D) after TRANSITIONS transitions each, and the mean acceptance probability."""
-    chains, rates = [], []
-    for _ in range(CHAINS):
-        start = proposal.points(rng, 1)[0][0]
-        states, acceptance = hamiltonian(target, proposal, rng, start, length + TRANSITIONS, step)
-        chains.append(states[TRANSITIONS:])
-        rates.append(acceptance)
-    return np.array(chains), float(np.mean(rates))
+    runs = [
+        hamiltonian(target, proposal, rng, proposal.points(rng, 1)[0][0], length + TRANSITIONS, step)
+        for _ in range(CHAINS)
+    ]
+    return np.array([states[TRANSITIONS:] for states, _ in runs]), float(np.mean([rate for _, rate in runs]))
 
 
 def effective_size(chains: Array) -> Array:

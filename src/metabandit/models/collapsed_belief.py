@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from metabandit.checking import count, indices
-from metabandit.errors import InvalidInput
+from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.laws import Draw, Gaussian, Law
 from metabandit.models import coefficient_sampler as sampling
 from metabandit.models.base import Belief
 from metabandit.models.coefficient_sampler import Diagnostics
 from metabandit.models.collapsed import CollapsedModel
 from metabandit.models.collapsed_coefficients import CollapsedCoefficients
+from metabandit.models.count_table import Saved
 from metabandit.models.families import Family
 from metabandit.models.features import TaskFeatures
 from metabandit.models.linear_prior import group_numbers
@@ -177,7 +178,11 @@ class CollapsedBelief(Belief):
         return law.mean, law.sd**2
 
     def own_data(self, i: int) -> tuple[Array, Array]:
-        """The task's own rewards by arm: how many (or how much exposure) (K,), and their mean (K,)."""
+        """The task's own data by arm, (K,) each: how much, in `own_unit`, and the mean reward per unit.
+
+        Binary rewards: the number of pulls and the share of successes. Counts: the total exposure, which is
+        not how many rewards there were, and the rate, total count / total exposure. 0 where there are none.
+        """
         return self.family.own(self.counts[self.index(i)])
 
     def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
@@ -240,10 +245,20 @@ class CollapsedBelief(Belief):
         """Become what `state` was taken from; the belief must be empty, of the same model and layout."""
         if self.n_tasks:
             raise InvalidInput("state", f"<for a belief with {self.n_tasks} tasks>", "a belief without tasks")
-        self.features = TaskFeatures(int(state["n_arms"]), int(state["n_features"]), self.features.layout)
-        self.features.append(
-            np.array(state["rows"], float).reshape(int(state["n_tasks"]), self.features.row_width)
-        )
-        self.coefs.restore(state, self.features)
-        self.version, self.n_observations = int(state["version"]), int(state["n_observations"])
+        saved = Saved(state)
+        version, n_observations = saved.integer("version"), saved.integer("n_observations")
+        features = self._saved_features(saved)
+        self.coefs = self.coefs.restored(saved, features)
+        self.features, self.version, self.n_observations = features, version, n_observations
         self._kept = None
+
+    def _saved_features(self, saved: Saved) -> TaskFeatures:
+        n_tasks, k, d = (
+            saved.integer(name, name != "n_tasks") for name in ("n_tasks", "n_arms", "n_features")
+        )
+        try:
+            features = TaskFeatures(k, d, self.features.layout)
+        except (InvalidInput, MemoryError, ValueError) as error:
+            raise DamagedFile(f"n_arms, n_features: {error}") from error
+        features.append(saved.array("rows", (n_tasks, features.row_width)))
+        return features

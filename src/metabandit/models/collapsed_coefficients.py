@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -12,10 +14,10 @@ from metabandit.laws import Draw
 from metabandit.models import coefficient_sampler as sampling
 from metabandit.models.collapsed import CollapsedModel
 from metabandit.models.collapsed_learning import learn
-from metabandit.models.count_table import CountTable
+from metabandit.models.count_table import WHOLE, CountTable, Saved
 from metabandit.models.families import Family
 from metabandit.models.features import TaskFeatures
-from metabandit.models.laplace import PRIOR, Dispersion, Mode, Posterior, laplace
+from metabandit.models.laplace import LIMIT, PRIOR, Dispersion, Mode, Posterior, laplace, with_idle
 from metabandit.models.scaled_prior import ScaledPrior
 from metabandit.models.whitening import Whitening
 from metabandit.streams import Random, Stream
@@ -25,6 +27,7 @@ Array = np.ndarray[Any, Any]
 PILOT_KEY = 0x70696C6F  # its random numbers are fixed, so that the method is a function of the data
 # More rewards at once than this, and than there are cells: a Newton step is cheaper than the filter, and better.
 FEW = 16
+ROUNDING = 4.0 * float(np.finfo(float).eps)  # of an amount taken back
 
 
 class CollapsedCoefficients:
@@ -32,7 +35,6 @@ class CollapsedCoefficients:
 
     `mean` : (q,) and `cov` : (q, q) are the online filter's. They are all that the sampler "filter" knows of
     xi, and where Newton's method starts otherwise. All else is worked out when asked for after a change.
-
     Coordinates about which there are data are busy; the rest are N(0, 1) still, and drawn without more ado. What
     is believed of the old coefficients is therefore not touched at all when new ones are added.
     """
@@ -115,7 +117,8 @@ class CollapsedCoefficients:
             task, arm = divmod(int(cells[np.argmin(left.min(axis=1))]), self.table.counts.shape[1])
             where = f"<more rewards of task {task}, arm {arm} than were observed>"
             raise InvalidInput("reward", where, "observed rewards")
-        self.table.flat[cells] = np.maximum(left, 0.0)
+        # What is left of a difference of large exposures is rounding, and no exposure is that small.
+        self.table.flat[cells] = np.where(left < ROUNDING * amounts, 0.0, left)
         self._changed(-len(cells), anchor=True)
 
     def renew(self, i: int) -> None:
@@ -168,13 +171,15 @@ class CollapsedCoefficients:
         if due:
             self.fitted = self.n
             if self.exact:
-                self._choose_method(mode)
+                self.step = self._step(*self._target(mode))
         return mode
 
-    def _choose_method(self, mode: Mode) -> None:
-        target, proposal = self._target(mode)
-        good = sampling.suits_metropolis(target, proposal, Stream(PILOT_KEY))
-        self.step = 0.0 if good else sampling.tuned_step(target, proposal, Stream(PILOT_KEY))
+    @staticmethod
+    def _step(target: Posterior, proposal: sampling.Proposal) -> float:
+        """The leapfrog step with which to sample; 0: the independence sampler does."""
+        if sampling.suits_metropolis(target, proposal, Stream(PILOT_KEY)):
+            return 0.0
+        return sampling.tuned_step(target, proposal, Stream(PILOT_KEY))
 
     def _anchor(self, mode: Mode) -> None:
         self.mean, self.cov = self.mode_xi(mode), np.eye(self.prior.rank)
@@ -225,23 +230,15 @@ class CollapsedCoefficients:
         if without is not None:
             mode = self.posterior(self.dispersion, without).mode(mode.xi)
         target, proposal = self._target(mode, without)
-        if self.step:
-            chains, rate = sampling.hamiltonian_chains(target, proposal, rng, length, self.step)
+        step = self.step if without is None else self._step(target, proposal)
+        if step:
+            chains, rate = sampling.hamiltonian_chains(target, proposal, rng, length, step)
         else:
             chains, rate = sampling.metropolis_chains(target, proposal, rng, length)
-        return "hamiltonian" if self.step else "metropolis", self._with_idle(chains, rng), rate
+        return "hamiltonian" if step else "metropolis", self._with_idle(chains, rng), rate
 
     def _with_idle(self, points: Array, rng: Random) -> Array:
-        """Draws (..., q or q + 1) from those of the busy coordinates (..., b or b + 1)."""
-        q, b = self.prior.rank, len(self.busy)
-        if q == b:
-            return points
-        idle = np.setdiff1d(np.arange(q), self.busy)
-        full = np.empty((*points.shape[:-1], q + points.shape[-1] - b))
-        full[..., self.busy], full[..., q:] = points[..., :b], points[..., b:]
-        # A coordinate at a time, so that those of old coefficients keep their numbers when there are new ones.
-        full[..., idle] = np.moveaxis(np.asarray(rng.standard_normal((len(idle), *points.shape[:-1]))), 0, -1)
-        return full
+        return with_idle(points, self.busy, self.prior.rank, rng)
 
     def _filtered(self, rng: Random, size: int) -> Array:
         z = np.asarray(rng.standard_normal((self.prior.rank, size)))
@@ -272,11 +269,11 @@ class CollapsedCoefficients:
         self._forget()
 
     def state(self) -> dict[str, Any]:
-        if self.exact:
-            self.current()  # what would be worked out at the next question is so now: questions change no state
+        if self.exact:  # what would be worked out at the next question is so now: questions change no state
+            with suppress(np.linalg.LinAlgError):  # saving needs no mode: the last one stays
+                self.current()
         _ = self.prior  # likewise
-        return {
-            **self.table.state(),
+        return self.table.state() | {
             **self.scaled.state(),
             "filter_mean": self.mean.copy(),
             "filter_cov": self.cov.copy(),
@@ -286,13 +283,18 @@ class CollapsedCoefficients:
             "step": self.step,
         }
 
-    def restore(self, state: dict[str, Any], features: TaskFeatures) -> None:
-        self.scaled.restore(state)
-        self._centred = True
-        self.mean, self.cov = (np.array(state[name], float) for name in ("filter_mean", "filter_cov"))
-        self.table = CountTable(features, self.prior.rank)
-        self.table.restore(state, self.prior)
-        self.learned = Dispersion(float(state["log_psi"]), float(state["log_psi_sd"]))
-        self.n, self.fitted = int(state["n_observations"]), int(state["fitted"])
-        self.step = float(state["step"])
-        self._forget()
+    def restored(self, saved: Saved, features: TaskFeatures) -> CollapsedCoefficients:
+        """What was saved, of the same model; DamagedFile, with nothing changed, where it cannot be right."""
+        new = copy(self)
+        new.scaled, new._centred = self.scaled.restored(saved, features.n_features), True
+        whitening, rank = new.scaled.whitening, new.scaled.whitening.rank
+        new.mean, new.cov = saved.array("filter_mean", (rank,)), saved.covariance("filter_cov", rank)
+        new.table = CountTable(features, rank)
+        new.table.restore(saved, whitening)
+        log_psi, sd = saved.number("log_psi", -LIMIT, LIMIT), saved.number("log_psi_sd", 1e-9, LIMIT)
+        new.learned = Dispersion(log_psi, sd)
+        new.n, new.fitted = saved.integer("n_observations"), saved.integer("fitted", -WHOLE)
+        new.step = saved.number("step", 0.0, 2.0)
+        saved.require(new.step == 0.0 or new.step >= sampling.SHORTEST, "step", "0 or a step")
+        new._forget()
+        return new

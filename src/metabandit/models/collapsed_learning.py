@@ -23,8 +23,24 @@ FARTHEST = 30.0  # of a log scale from the centre of its prior; and of log psi f
 def learn(coefs: CollapsedCoefficients, warm: Array) -> Mode | None:
     """The best dispersion and scales given the data; the mode there where it came along.
 
-    warm : (b,) a point near the mode of the busy coordinates, at the scales in force.
+    warm : (b,) a point near the mode of the busy coordinates, at the scales in force. Where rounding errors
+    stop the search, what was learned before stays in force.
     """
+    learned, scale = coefs.learned, coefs.scaled.scale
+    try:
+        mode = _learn(coefs, warm)
+        found = [coefs.learned.log_psi, coefs.learned.sd, *coefs.scaled.scale]
+        if np.isfinite(found).all() and (mode is None or np.isfinite(mode.root).all()):
+            return mode
+    except (np.linalg.LinAlgError, OverflowError):
+        pass
+    coefs.learned = learned
+    if coefs.scaled.learned:
+        coefs.rescale(scale)
+    return None
+
+
+def _learn(coefs: CollapsedCoefficients, warm: Array) -> Mode | None:
     unknown = coefs.model.known_dispersion is None
     mode = None
     if unknown and not (coefs.scaled.learned and coefs.fitted):

@@ -6,10 +6,65 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.errors import DamagedFile
 from metabandit.models.features import TaskFeatures, grown
 from metabandit.models.whitening import Whitening
 
 Array = np.ndarray[Any, Any]
+
+MOST = 1e100  # of any saved number: squares and sums of such are finite
+WHOLE = 1 << 53  # likewise of whole numbers, which may come as doubles
+
+
+class Saved:
+    """The entries of a saved state; DamagedFile, with the entry's name, for one that cannot be right."""
+
+    def __init__(self, state: dict[str, Any], prefix: str = "") -> None:
+        self.state, self.prefix = state, prefix
+
+    def require(self, fits: Any, name: str, what: str) -> None:
+        if not fits:
+            raise DamagedFile(f"{self.prefix}{name}: not {what}")
+
+    def array(
+        self, name: str, shape: tuple[int | None, ...], least: float = -MOST, most: float = MOST
+    ) -> Array:
+        """Numbers from `least` to `most` in an array of this shape, None being any length."""
+        self.require(self.prefix + name in self.state, name, "there")
+        try:
+            found = np.array(self.state[self.prefix + name])
+            array = found.astype(float) if found.dtype.kind in "biuf" else None
+        except (TypeError, ValueError, OverflowError):
+            array = None
+        if array is None:
+            raise DamagedFile(f"{self.prefix}{name}: not numbers")
+        fits = array.ndim == len(shape) and all(
+            n in (None, m) for n, m in zip(shape, array.shape, strict=True)
+        )
+        self.require(fits, name, f"of shape {shape}, but {array.shape}")
+        self.require(((array >= least) & (array <= most)).all(), name, f"numbers from {least} to {most}")
+        return array
+
+    def whole(self, name: str, shape: tuple[int | None, ...], least: int, most: int = WHOLE) -> Array:
+        """Likewise whole numbers, as int64."""
+        array = self.array(name, shape, least, most)
+        self.require((array == np.floor(array)).all(), name, "whole numbers")
+        return array.astype(np.int64)
+
+    def number(self, name: str, least: float = -MOST, most: float = MOST) -> float:
+        return float(self.array(name, (), least, most))
+
+    def integer(self, name: str, least: int = 0, most: int = WHOLE) -> int:
+        return int(self.whole(name, (), least, most))
+
+    def covariance(self, name: str, size: int) -> Array:
+        """A symmetric positive semi-definite matrix, but for rounding."""
+        cov = self.array(name, (size, size))
+        rounding = 1e-8 * float(np.abs(cov).max(initial=0.0))
+        self.require((np.abs(cov - cov.T) <= rounding).all(), name, "symmetric")
+        lowest = float(np.linalg.eigvalsh(cov).min(initial=0.0))
+        self.require(lowest >= -rounding, name, "positive semi-definite")
+        return cov
 
 
 class CountTable:
@@ -112,8 +167,13 @@ class CountTable:
     def state(self) -> dict[str, Any]:
         return {"counts": self.counts[: self.features.n_tasks].copy(), "cells": self.cells.copy()}
 
-    def restore(self, state: dict[str, Any], prior: Whitening) -> None:
-        self.__init__(self.features, prior.rank)  # type: ignore[misc]
-        self.make_room(self.features.n_tasks)
-        self.counts[: self.features.n_tasks] = state["counts"]
-        self.rows(np.asarray(state["cells"], np.int64), prior)
+    def restore(self, saved: Saved, prior: Whitening) -> None:
+        """Into a table that is empty."""
+        n, k = self.features.n_tasks, self.features.n_arms
+        counts, cells = saved.array("counts", (n, k, 2), 0.0), saved.whole("cells", (None,), 0, n * k - 1)
+        saved.require(len(np.unique(cells)) == len(cells), "cells", "distinct")
+        used = np.flatnonzero(counts.reshape(-1, 2).any(axis=1))
+        saved.require(np.isin(used, cells).all(), "cells", "all that have counts")
+        self.make_room(n)
+        self.counts[:n] = counts
+        self.rows(cells, prior)

@@ -54,6 +54,11 @@ class GammaLogModel(CollapsedModel):
         return GammaLogBelief(self, n_arms, n_features, layout, groups)
 
 
+MOST_REWARD = 1e15  # whole numbers are exact up to here, and sums of a few
+# An exposure taken back leaves rounding errors of 1e-16 of it in its cell: 1e-7 of a unit at worst.
+LEAST_EXPOSURE, MOST_EXPOSURE = 1e-6, 1e9
+
+
 class GammaLogBelief(CollapsedBelief):
     """Total reward and total exposure of every cell, and the posterior of theta given them.
 
@@ -67,10 +72,11 @@ class GammaLogBelief(CollapsedBelief):
     """
 
     reward = "count"
+    own_unit = "exposure"
     family = GammaPoisson()
 
     def observe(self, i: Any, arm: Any, reward: Any, exposure: Any = 1.0) -> None:
-        """Counts of arms of tasks, and over how much exposure (time, views) they were counted: > 0.
+        """Counts of arms of tasks, and over how much exposure (time, views) they were counted: 1e-6 to 1e9.
 
         Scalars, or arrays of equal length; many at once = one at a time = any order.
         """
@@ -91,19 +97,27 @@ class GammaLogBelief(CollapsedBelief):
             self.version += 1
 
     def check_rewards(self, rewards: Array) -> Array:
-        bad = rewards[(rewards < 0.0) | (rewards != np.floor(rewards))]
+        bad = rewards[(rewards < 0.0) | (rewards != np.floor(rewards)) | (rewards > MOST_REWARD)]
         if len(bad):
-            raise InvalidInput("reward", float(bad[0]), "whole numbers >= 0")
+            limit = f" and <= {MOST_REWARD:g}" if bad[0] > MOST_REWARD else ""
+            raise InvalidInput("reward", float(bad[0]), "whole numbers >= 0" + limit)
         return rewards
 
+    def check_exposures(self, exposures: Array) -> Array:
+        """The exposures, or InvalidInput for those that are not numbers from 1e-6 to 1e9."""
+        array = np.atleast_1d(finite("exposure", exposures))
+        bad = array[(array < LEAST_EXPOSURE) | (array > MOST_EXPOSURE)]
+        if len(bad):
+            limits = f"numbers from {LEAST_EXPOSURE:g} to {MOST_EXPOSURE:g}, in a unit of your choice"
+            raise InvalidInput("exposure", float(bad.flat[0]), limits)
+        return array
+
     def _with_exposure(self, rewards: Array, exposure: Any) -> Array:
-        exposures = np.atleast_1d(finite("exposure", exposure))
+        exposures = self.check_exposures(exposure)
         if exposures.shape not in ((1,), rewards.shape):
             raise InvalidInput(
                 "exposure", f"<{exposures.size} exposures of {len(rewards)} rewards>", "one, or one a reward"
             )
-        if (exposures <= 0.0).any():
-            raise InvalidInput("exposure", float(exposures.min()), "numbers > 0")
         return np.stack([rewards, np.broadcast_to(exposures, rewards.shape)], axis=1)
 
     def _amounts(self, rewards: Array) -> Array:

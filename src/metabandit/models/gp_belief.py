@@ -12,13 +12,14 @@ from metabandit.checking import count, finite, indices
 from metabandit.errors import InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
 from metabandit.models.base import Belief
+from metabandit.models.count_table import Saved
 from metabandit.models.covariances import Coregionalised, Covariance
 from metabandit.models.features import TaskFeatures
 from metabandit.models.gaussian_process import GaussianProcessModel
 from metabandit.models.gp_cells import CellStatistics, summarise
 from metabandit.models.gp_evidence import Objective, maximise
 from metabandit.models.gp_part import Prior, semidefinite_roots
-from metabandit.models.gp_process import Process
+from metabandit.models.gp_process import Process, saved_prior
 from metabandit.streams import Random, normals
 
 Array = np.ndarray[Any, Any]
@@ -284,17 +285,15 @@ class GaussianProcessBelief(Belief):
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        for name in self.NUMBERS:
-            setattr(self, name, int(state[name.strip("_")]))
-        x, fitted = np.array(state["x"], float), np.array(state["fitted"], float)
-        arrays = {name: np.array(state[name], float) for name in ("arm_cov", "sigma", "noise", "mean")}
-        kernel = self.model.over_metadata
+        saved = Saved(state)
+        x, k = saved.array("x", (None, None)), len(saved.array("noise", (None,)))
+        prior = saved_prior(saved, k, self.learned, self.model.over_metadata)
+        features, data = TaskFeatures(k, k * x.shape[1], "by_arm"), CellStatistics(k)
+        features.append(x)
+        data.restore(saved, len(x))
+        process = Process(prior, features, data)
+        process.restore(state)
+        vars(self).update({name: saved.integer(name.strip("_")) for name in self.NUMBERS})
+        fitted = saved.array("fitted", (None,))
         self._fitted = fitted if fitted.size else None
-        if self._fitted is not None and self.learned.kernel:
-            kernel = kernel.with_parameters(self.learned.unpack(self._fitted, kernel.parameters)[0])
-        k, p = len(arrays["noise"]), x.shape[1]
-        self.features = TaskFeatures(k, k * p, "by_arm")
-        self.features.append(x)
-        self.data.restore(state)
-        self.process = Process(Prior(kernel, **arrays), self.features, self.data)
-        self.process.restore(state)
+        self.features, self.data, self.process = features, data, process

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metabandit.errors import InvalidInput
+from metabandit.models.count_table import Saved
 from metabandit.models.features import grown
 
 Array = np.ndarray[Any, Any]
@@ -93,6 +94,9 @@ class CellStatistics:
             "within": self.within.copy(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        for name in ("counts", "means", "within"):
-            setattr(self, name, np.array(state[name], float))
+    def restore(self, saved: Saved, n_tasks: int) -> None:
+        """Into statistics of the same number of arms; nothing changes when they cannot be right."""
+        k = len(self.within)
+        counts = saved.whole("counts", (n_tasks, k), 0).astype(float)
+        means, within = saved.array("means", (n_tasks, k)), saved.array("within", (k,), 0.0)
+        self.counts, self.means, self.within = counts, means, within

@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.errors import DamagedFile
 from metabandit.laws import Gaussian
+from metabandit.models.count_table import Saved
 from metabandit.models.features import TaskFeatures
 from metabandit.models.gp_cells import CellStatistics, Summary
 from metabandit.models.gp_part import Part, Prior
@@ -177,7 +179,54 @@ class Process:
         return dict(named)
 
     def restore(self, state: dict[str, Any]) -> None:
+        """DamagedFile for parts that do not fit each other, the metadata or the statistics."""
+        positions = []
         for j, part in enumerate(self.parts):
-            prefix = f"part{j}_"
-            own = {name[len(prefix) :]: value for name, value in state.items() if name.startswith(prefix)}
+            saved = Saved(state, f"part{j}_")
+            own = saved_part(saved, self.features.n_tasks, len(part.arms))
+            known = own["where"] >= 0
+            saved.require(known[self.data.counts[:, part.arms] > 0].all(), "where", "all cells with rewards")
+            positions.append(own["positions"])
             part.restore(own)
+        every = np.sort(np.concatenate(positions))
+        Saved(state).require((every == np.arange(len(every))).all(), "positions", "each coordinate once")
+
+
+def saved_prior(saved: Saved, k: int, learned: Any, kernel: Any) -> Prior:
+    """The prior of k arms, with the kernel of the model and what was learned of it."""
+    fitted = saved.array("fitted", (None,), -100.0, 100.0)
+    size = len(learned.pack(kernel.parameters, 0.0, 0.0))
+    saved.require(len(fitted) in (0, size), "fitted", f"{size} numbers")
+    if fitted.size and learned.kernel:
+        kernel = kernel.with_parameters(learned.unpack(fitted, kernel.parameters)[0])
+    arm_cov, sigma = (saved.covariance(name, k) for name in ("arm_cov", "sigma"))
+    x = saved.array("x", (None, None))
+    try:
+        kernel.matrix(x[:1], x[:1])
+    except ValueError as error:  # as many length-scales as there are columns
+        raise DamagedFile(f"x: {error}") from error
+    return Prior(kernel, arm_cov, sigma, saved.array("noise", (k,), 1e-100), saved.array("mean", (k,)))
+
+
+def saved_part(saved: Saved, n_tasks: int, k: int) -> dict[str, Any]:
+    """The checked entries of a part of k arms: every index stays within what it points into."""
+    pivots = saved.whole("pivots", (None,), 0)
+    cells, r = saved.whole("cells", (None, 2), 0), len(pivots)
+    m = len(cells)
+    saved.require((cells < [n_tasks, k]).all(), "cells", "tasks and arms there are")
+    saved.require((pivots < m).all() and (np.diff(pivots) > 0).all(), "pivots", "increasing rows")
+    rows, factor = saved.array("rows", (m, r)), saved.array("factor", (r, r + 1))
+    saved.require((np.diagonal(rows[pivots]) > 0.0).all(), "rows", "a Cholesky factor")
+    saved.require((np.diagonal(factor) > 0.0).all(), "factor", "positive on the diagonal")
+    positions = saved.whole("positions", (r,), 0)
+    saved.require((np.diff(positions) > 0).all(), "positions", "increasing")
+    return {
+        "cells": cells,
+        "pivots": pivots,
+        "rows": rows,
+        "factor": factor,
+        "positions": positions,
+        "ranks": saved.whole("ranks", (m,), 0, r),
+        "where": saved.whole("where", (n_tasks, k), -1, m - 1),
+        "left": saved.number("left", 0.0),
+    }

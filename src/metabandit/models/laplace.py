@@ -10,6 +10,7 @@ import numpy as np
 
 from metabandit.models.coefficient_sampler import Proposal
 from metabandit.models.families import Family
+from metabandit.streams import Random
 
 Array = np.ndarray[Any, Any]
 
@@ -18,6 +19,7 @@ ENOUGH = 1e-20  # squared Newton step, in posterior standard deviations: a mode 
 LIMIT = 40.0  # of |log psi|
 GOOD_ENOUGH = 1e-12  # likewise, when rounding errors allow no further step
 ITERATIONS = 60
+ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,8 @@ class Posterior:
 
     def _weighted(self, weights: Array) -> Array:
         precision: Array = (self.x * weights[:, None]).T @ self.x
-        precision.flat[:: len(precision) + 1] += 1.0
+        # Rounding must not make it singular: 1 is lost beside 1e16.
+        precision.flat[:: len(precision) + 1] += 1.0 + ROUNDING * float(np.trace(precision))
         return precision
 
     def _search(
@@ -209,3 +212,16 @@ def laplace(mode: Mode, dispersion: Dispersion | None = None) -> Proposal:
     root[:q, q] = mode.drift * dispersion.sd
     root[q, q] = dispersion.sd
     return Proposal(np.append(mode.xi, dispersion.log_psi), root)
+
+
+def with_idle(points: Array, busy: Array, q: int, rng: Random) -> Array:
+    """Draws (..., q or q + 1) from those of the busy coordinates (..., b or b + 1); the rest are N(0, 1)."""
+    b = len(busy)
+    if q == b:
+        return points
+    idle = np.setdiff1d(np.arange(q), busy)
+    full = np.empty((*points.shape[:-1], q + points.shape[-1] - b))
+    full[..., busy], full[..., q:] = points[..., :b], points[..., b:]
+    # A coordinate at a time, so that those of old coefficients keep their numbers when there are new ones.
+    full[..., idle] = np.moveaxis(np.asarray(rng.standard_normal((len(idle), *points.shape[:-1]))), 0, -1)
+    return full

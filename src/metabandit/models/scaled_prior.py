@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Any
 
 import numpy as np
 
 from metabandit.learning.variances import DEGREES
+from metabandit.models.count_table import MOST, Saved
 from metabandit.models.features import TaskFeatures
 from metabandit.models.linear_prior import checked_groups
 from metabandit.models.whitening import Whitening
@@ -79,10 +81,18 @@ class ScaledPrior:
             "coef_scale": self.scale.copy(),
         }
 
-    def restore(self, state: dict[str, Any]) -> None:
-        self.whitening = Whitening(*(np.array(state[name], float) for name in ("prior_mean", "prior_root")))
-        self.groups = np.array(state["coef_groups"], np.int64)
-        self.scale = np.array(state["coef_scale"], float)
+    def restored(self, saved: Saved, n_features: int) -> ScaledPrior:
+        """The prior of the same model that was saved."""
+        new = copy(self)
+        mean, root = saved.array("prior_mean", (n_features,)), saved.array("prior_root", (n_features, None))
+        saved.require(root.shape[1] <= n_features, "prior_root", "of full rank")
+        if self.learned:
+            diagonal = root.shape[1] == n_features and (np.diagonal(root) > 0.0).all()
+            saved.require(diagonal and np.count_nonzero(root) == n_features, "prior_root", "diagonal")
+        new.whitening = Whitening(mean, root)
+        new.scale = saved.array("coef_scale", (None,), 1.0 / MOST)
+        new.groups = saved.whole("coef_groups", (n_features,), 0, len(new.scale) - 1)
+        return new
 
 
 def log_prior(logs: Array, centres: Array) -> tuple[float, Array, Array]:
