@@ -92,7 +92,7 @@ class Coefficients:
         """Set everything from gram : (d + 1, d + 1), sum of w x x' over whitened rows x = (g, residual)."""
         d = self.size
         precision = gram[:d, :d] + np.eye(d)
-        upper = np.linalg.cholesky(precision).T
+        upper = _upper_factor(precision)
         from scipy.linalg import solve_triangular
 
         y = solve_triangular(upper, gram[:d, d], trans="T")
@@ -152,6 +152,17 @@ class Coefficients:
             raise DamagedFile("coefficients.totals: a sum of squares below zero")
         if not (np.diagonal(self.factor) > 0.0).all():
             raise DamagedFile("coefficients.factor: not positive on its diagonal")
+
+
+def _upper_factor(precision: Array) -> Array:
+    """U with U'U = precision, which is at least the identity whatever rounding made of it."""
+    try:
+        return np.ascontiguousarray(np.linalg.cholesky(precision).T)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(precision)
+        r = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 1.0))).T, mode="r")
+        upper: Array = r * np.where(np.diagonal(r) < 0.0, -1.0, 1.0)[:, None]
+        return upper
 
 
 def square_root(cov: Array) -> Array:

@@ -51,7 +51,7 @@ class RewardScale:
     def variance(self) -> float:
         """The variance of the rewards, never quite zero."""
         n, mean, squares = self.sums.tolist()
-        return float(max(squares / max(n - 1.0, 1.0), 1e-24 * (mean * mean + squares / n), 1e-100))
+        return float(max(squares / max(n - 1.0, 1.0), 1e-13 * (mean * mean + squares / n), 1e-100))
 
 
 def weak_prior(belief: LinearBelief) -> WeakPrior:
