@@ -33,8 +33,8 @@ class Player(Protocol):
 
     def act(self, i: int) -> int: ...
     def learn(self, i: int, arm: int, reward: float) -> None: ...
-    def means(self) -> Array | None:
-        """The posterior means of all r_i : (N, K), if the side can tell."""
+    def means(self) -> Array:
+        """The posterior means of all r_i : (N, K), by this side's own model."""
 
 
 class Tasks:
@@ -78,7 +78,7 @@ class BayesianBandits:
     def __init__(self, tasks: Tasks) -> None:
         from bayesianbandits import NormalRegressor
 
-        self.sparse = tasks.n * K > 2000
+        self.sparse = tasks.n * K > 500  # where its sparse path is the faster one
         self.regressor = NormalRegressor(alpha=1.0, beta=1.0, sparse=self.sparse, random_state=0)
         self.scaled, self.n = tasks.phi / np.sqrt(D), tasks.n
 
@@ -120,8 +120,9 @@ class MabWiser:
     def learn(self, i: int, arm: int, reward: float) -> None:
         self.bandit.partial_fit([arm], [reward], self.context[i])
 
-    def means(self) -> None:
-        return None
+    def means(self) -> Array:
+        models = self.bandit._imp.arm_to_model
+        return self.context[:, 0] @ np.array([models[a].beta for a in range(K)]).T
 
 
 class ContextualBandits:
@@ -140,8 +141,9 @@ class ContextualBandits:
     def learn(self, i: int, arm: int, reward: float) -> None:
         self.bandit.partial_fit(self.context[i], np.array([arm]), np.array([reward]))
 
-    def means(self) -> None:
-        return None
+    def means(self) -> Array:
+        made = self.bandit.predict(self.context[:, 0], exploit=True, output_all_scores=True)
+        return np.asarray(made["scores"])
 
 
 class River:
@@ -159,8 +161,9 @@ class River:
     def learn(self, i: int, arm: int, reward: float) -> None:
         self.bandit.update(arm, self.context[i], reward)
 
-    def means(self) -> None:
-        return None
+    def means(self) -> Array:
+        models = self.bandit._bayes_lin_regs
+        return np.array([[models[a].predict_one(row) for a in range(K)] for row in self.context])
 
 
 def play(player: Player, tasks: Tasks) -> tuple[float, Array, tuple[Array, Array, Array]]:
@@ -190,8 +193,6 @@ def _columns(data: list[tuple[int, int, float]]) -> tuple[Array, Array, Array]:
 def posterior_error(player: Player, tasks: Tasks, data: tuple[Array, Array, Array]) -> str:
     """The largest distance from the exact posterior mean given the data this side has seen."""
     means = player.means()
-    if means is None:
-        return "-"
     exact = mb.LinearMixedModel(coef_cov=1.0 / D, task_cov=TASK_VAR, noise_var=1.0).belief(K, D)
     exact.add_tasks(tasks.phi)
     exact.observe(*data)

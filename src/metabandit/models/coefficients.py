@@ -160,7 +160,7 @@ def _upper_factor(precision: Array) -> Array:
         return np.ascontiguousarray(np.linalg.cholesky(precision).T)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(precision)
-        r = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 1.0))).T, mode="r")
+        r: Array = np.linalg.qr((vectors * np.sqrt(np.maximum(values, 1.0))).T)[1]
         upper: Array = r * np.where(np.diagonal(r) < 0.0, -1.0, 1.0)[:, None]
         return upper
 
