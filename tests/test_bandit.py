@@ -447,7 +447,7 @@ def test_no_rounding_of_a_typo_stays_behind(typo: float) -> None:
         ({}, lambda b: b.decide_many(["z"], eligible=5)),
         ({}, lambda b: b.decide_many(5)),
         ({}, lambda b: b.decide_many([["u"]])),
-        ({}, lambda b: b.learn_many(b.decide("t", id="x"), 1.0) if False else b.learn_many(3.5, 1.0)),
+        ({}, lambda b: b.learn_many(3.5, 1.0)),
         ({}, lambda b: b.learn_many({"decision": [1], "reward": [1.0], "exposure": [1.0, 1.0]})),
         ({}, lambda b: b.learn_many({"decision": [1], "reward": [1.0], "arm": ["nothing"]})),
         ({}, lambda b: b.learn_many({"decision": [1], "reword": [1.0]})),
