@@ -27,9 +27,10 @@ def rotate(factor, x):  # type: ignore[no-untyped-def]
     x is used up. Returns the residual left over, whose square is e^2 / f of the exact evidence.
     """
     d = factor.shape[0]
+    head = x[0]
     for k in range(d):
-        head = x[k]
         if head == 0.0:  # a column the row does not touch, or one with zero prior variance
+            head = x[k + 1]
             continue
         height = factor[k, k]
         r = math.sqrt(height * height + head * head)
@@ -38,6 +39,7 @@ def rotate(factor, x):  # type: ignore[no-untyped-def]
         factor[k, k] = r
         row = factor[k, k + 1 :]  # views from here on: indices that cannot be negative are what vectorises
         tail = x[k + 1 :]
+        head = c * tail[0] - s * row[0]  # ahead of the loop, because the next rotation waits for nothing else
         for j in range(row.shape[0]):
             t = row[j]
             u = tail[j]
@@ -180,14 +182,16 @@ def learn_cell(  # type: ignore[no-untyped-def]
     for k in range(d):
         start += g[k] * mean[k]
     whiten(root, g, x)
+    bw = b * w
     for k in range(d):
-        x[k] *= b * w
+        x[k] *= bw
     x[d] = (gap + b * (means[i, a] - start)) * w
     left = rotate(factor, x)
     totals[0] += left * left
     totals[1] += math.log(s)
-    within[a] += gap * gap * n / (n + 1.0)
-    means[i, a] += gap / (n + 1.0)
+    step = gap / (n + 1.0)
+    within[a] += gap * step * n
+    means[i, a] += step
     counts[i, a] = n + 1.0
 
 
