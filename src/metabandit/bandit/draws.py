@@ -55,13 +55,17 @@ class DrawsInForce:
     def _current(self, belief: Belief, owner: int, now: Mark) -> Draw:
         held = self.held.get(owner)
         if held is None or not belief.is_current(held[0]) or self.refresh.due(held[1], now):
-            number = self.made.get(owner, 0)
-            key = substreams(keys(self.seed, [owner % 2**64]), IN_FORCE + number)
-            batch = belief.draws(key)
-            held = Draw(batch[0], **{name: value[0] for name, value in batch.others.items()}), now
-            self.made[owner] = number + 1
-            self.held[owner] = held
+            return self.renew(belief, owner, now)
         return held[0]
+
+    def renew(self, belief: Belief, owner: int, now: Mark) -> Draw:
+        """The owner's next draw, in force from now on."""
+        number = self.made.get(owner, 0)
+        batch = belief.draws(substreams(keys(self.seed, [owner % 2**64]), IN_FORCE + number))
+        draw = Draw(batch[0], **{name: value[0] for name, value in batch.others.items()})
+        self.made[owner] = number + 1
+        self.held[owner] = draw, now
+        return draw
 
     def state(self) -> dict[str, Any]:
         """Plain numbers and arrays."""

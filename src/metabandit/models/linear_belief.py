@@ -142,11 +142,20 @@ class LinearBelief(Belief):
         else:
             assert z is not None
             self.tasks.observe(self.coefficients, tasks, z, arms, rewards, self.time)
+        self._learned(rewards)
+
+    def learned_in_place(self, rewards: Array) -> None:
+        """Rewards that a compiled loop has already put into the statistics and the coefficients: count them."""
+        self._learned(rewards)
+        if self.learnable.anything and self.n_observations >= self.next_fit and (stopped := self._learn_if_due()):
+            raise stopped
+
+    def _learned(self, rewards: Array) -> None:
         if self.learnable.anything:
             self.scale.add(rewards, 1.0)
-        self.n_observations += len(tasks)
+        self.n_observations += len(rewards)
         self.version += 1
-        self._since_rebuild += len(tasks)
+        self._since_rebuild += len(rewards)
         if self._since_rebuild > max(REBUILD_EVERY, self.n_tasks * self.features.n_arms) and self.can_rebuild:
             self.rebuild()
 

@@ -1,0 +1,50 @@
+"""The laboratory: environments, simulations, and every experiment of the paper.
+
+Names are imported on first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from metabandit.lab.agents import Agent
+    from metabandit.lab.environment import Environment, Problem, World
+    from metabandit.lab.environments.bernoulli import BernoulliTasks
+    from metabandit.lab.environments.gaussian import GaussianTasks
+    from metabandit.lab.result import Result
+    from metabandit.lab.simulation import simulate
+
+_HOMES = {
+    "agents": ("Agent",),
+    "environment": ("Environment", "Problem", "World"),
+    "environments.bernoulli": ("BernoulliTasks",),
+    "environments.gaussian": ("GaussianTasks",),
+    "result": ("Result",),
+    "simulation": ("simulate",),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [  # noqa: RUF022 - sorted without regard to case
+    "Agent",
+    "BernoulliTasks",
+    "Environment",
+    "GaussianTasks",
+    "Problem",
+    "Result",
+    "simulate",
+    "World",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'metabandit.lab' has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"metabandit.lab.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

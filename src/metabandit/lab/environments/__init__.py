@@ -1,0 +1,1 @@
+"""Environments. A new one is one file; none of them imports a policy."""
