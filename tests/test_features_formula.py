@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 from formulaic import ModelSpec
 
+import metabandit as mb
 from metabandit import features
 from metabandit.errors import InvalidInput
 
@@ -235,3 +237,69 @@ def test_what_needs_a_sample_says_so() -> None:
         features.Formula("age + country", sample=pd.DataFrame({"age": [1.0], "country": [None]}))
     with pytest.raises(InvalidInput, match="at least one"):
         features.Formula("center(age)", sample=pd.DataFrame({"age": [np.nan]}))
+
+
+# -- no column before the first record -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        mb.LinearMixedModel(),
+        mb.LinearMixedModel(0.5, 2.0, 0.3, 1.0),
+        mb.LinearMixedModel(0.0, 1.0, np.array([[1.0, 0.3], [0.3, 1.0]]), 1.0),
+        mb.LinearMixedModel(learning="full"),
+        mb.BetaLogisticModel(0.5, 2.0, 0.1),
+        mb.BetaLogisticModel(sampler="filter"),
+        mb.GammaLogModel(),
+        mb.GaussianProcessModel(mb.SquaredExponential(1.0), 0.5, 1.0),
+    ],
+    ids=["learned", "known", "correlated", "particles", "beta", "filter", "gamma", "process"],
+)
+@pytest.mark.parametrize("formula", ["0 + age", "age - 1", "C(country) - 1"])
+def test_without_an_intercept_a_bandit_works_before_its_first_record(
+    formula: str, model: Any, tmp_path: Path
+) -> None:
+    bandit = mb.MultiTaskBandit(["a", "b"], metadata=formula, model=model, seed=1)
+    assert bandit.decide("nobody").arm in ("a", "b")
+    bandit.learn(0, 1.0)
+    bandit.add_arm("c")
+    assert "nobody" in str(bandit.explain("nobody"))
+    bandit.save(tmp_path / "bandit.mb")
+    loaded = mb.load(tmp_path / "bandit.mb")
+    assert loaded.belief.n_features == 0
+    for one in (bandit, loaded):
+        for j in range(20):
+            decision = one.decide(f"t{j}", {"age": float(j), "country": "NO" if j % 3 else "SE"})
+            one.learn(decision, float(j % 2))
+    assert bandit.belief.n_features > 0
+    assert bandit.decide("t3") == loaded.decide("t3")
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        mb.LinearMixedModel(0.5, 2.0, 0.3, 1.0),
+        mb.BetaLogisticModel(0.5, 2.0, 0.1),
+        mb.GammaLogModel(0.5, 2.0, 0.1),
+    ],
+)
+def test_a_first_column_has_the_prior_that_the_model_says(model: Any) -> None:
+    """As if it had been there from the start."""
+    late = mb.MultiTaskBandit(["a", "b"], metadata="age - 1", model=model, seed=1)
+    known = mb.MultiTaskBandit(
+        ["a", "b"], metadata=features.Columns(["age"], intercept=False), model=model, seed=1
+    )
+    for bandit in (late, known):
+        bandit.learn_many({"task": ["nobody"], "arm": ["a"], "reward": [1.0]})
+        bandit.learn_many({"task": ["u", "v"], "arm": ["a", "b"], "reward": [1.0, 0.0], "age": [0.5, 2.0]})
+    mean = [b.belief.coef.mean if hasattr(b.belief, "coefficients") else b.belief.mode for b in (late, known)]
+    np.testing.assert_allclose(*mean, atol=1e-8)
+
+
+def test_a_first_column_that_comes_late_starts_on_the_scale_of_the_rewards() -> None:
+    bandit = mb.MultiTaskBandit(["a", "b"], metadata="age - 1", seed=1)
+    rewards = np.random.default_rng(1).normal(0.0, 1000.0, 8)
+    bandit.learn_many({"task": [f"t{j}" for j in range(8)], "arm": ["a", "b"] * 4, "reward": rewards})
+    bandit.add_task("u", {"age": 1.0})
+    assert bandit.belief.variances.coef == pytest.approx(0.5 * rewards.var(ddof=1))

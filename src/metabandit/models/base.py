@@ -50,7 +50,7 @@ class Belief(ABC):
     """whether add_variance is for it"""
 
     def __init__(self, n_arms: int, n_features: int, layout: str = "given") -> None:
-        self.features = TaskFeatures(count("n_arms", n_arms), count("n_features", n_features), layout)
+        self.features = TaskFeatures(count("n_arms", n_arms), count("n_features", n_features, 0), layout)
         self.version = 0
         self.n_observations = 0
 

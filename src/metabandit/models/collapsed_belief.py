@@ -254,7 +254,7 @@ class CollapsedBelief(Belief):
 
     def _saved_features(self, saved: Saved) -> TaskFeatures:
         n_tasks, k, d = (
-            saved.integer(name, name != "n_tasks") for name in ("n_tasks", "n_arms", "n_features")
+            saved.integer(name, name == "n_arms") for name in ("n_tasks", "n_arms", "n_features")
         )
         try:
             features = TaskFeatures(k, d, self.features.layout)

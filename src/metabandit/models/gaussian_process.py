@@ -72,7 +72,7 @@ class GaussianProcessModel:
         """
         from metabandit.models.gp_belief import GaussianProcessBelief
 
-        n_arms, n_features = count("n_arms", n_arms), count("n_features", n_features)
+        n_arms, n_features = count("n_arms", n_arms), count("n_features", n_features, 0)
         if layout not in ("metadata", "by_arm"):
             raise InvalidInput("layout", layout, "'metadata' or 'by_arm': a process takes x : (p,), not Phi")
         if layout == "by_arm":

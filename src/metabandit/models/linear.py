@@ -192,7 +192,9 @@ class LinearMixedModel:
             ParticleBelief if self.learning == "full" and self.learnable.anything else LinearBelief
         )
         n_effects = None if n_effects is None else count("n_effects", n_effects)
-        return kind(self, count("n_arms", n_arms), count("n_features", n_features), layout, n_effects, groups)
+        return kind(
+            self, count("n_arms", n_arms), count("n_features", n_features, 0), layout, n_effects, groups
+        )
 
     def spec(self) -> dict[str, Any]:
         """The model as plain data."""

@@ -10,7 +10,7 @@ import numpy as np
 from metabandit.checking import count, expect, finite, indices
 from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.laws import Draw, Gaussian, Law, MultivariateNormal, Normal
-from metabandit.learning.variances import Variances, WeakPrior
+from metabandit.learning.variances import SHARES, Variances, WeakPrior
 from metabandit.models.base import Belief
 from metabandit.models.cells import Cells
 from metabandit.models.coefficients import Coefficients
@@ -422,6 +422,8 @@ class LinearBelief(Belief):
         copies = self.n_arms if self.features.layout == "by_arm" else 1
         first = len(self.prior.scale)
         fresh = np.arange(first, first + how_many) if groups is None else np.asarray(groups, np.int64)
+        if self.learned and self.learnable.coef and not first:  # no scale of another column to go by
+            self.prior.start = SHARES["coef"] * self.scale.variance()
         mean, variance = self.prior.of_new_column()
         places = self.features.add_columns(how_many)
         n = len(places)
@@ -461,7 +463,7 @@ class LinearBelief(Belief):
         for name in self.SCALARS:
             setattr(self, name, type(getattr(self, name))(state[name]))
         f, shape = self.features, (int(state["features.n_arms"]), int(state["features.n_features"]))
-        if min(*shape, self._n_arms) < 1 or self.n_observations < 0:
+        if min(shape[0], self._n_arms) < 1 or min(shape[1], self.n_observations) < 0:
             raise DamagedFile("belief: numbers of arms, coefficients or rewards that cannot be")
         f.n_arms, f.n_features = shape
         f.rows = expect("rows", state["rows"], (len(state["rows"]), f.row_width))

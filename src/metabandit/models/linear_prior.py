@@ -30,8 +30,9 @@ class CoefficientPrior:
         known = 1.0 if model.coef_cov is None else model.coef_cov
         known = known if np.ndim(known) == 2 else broadcast("coef_cov", known, d)
         self.cov: Array = finite("coef_cov", known, (d,) * np.ndim(known)).copy()
-        start = SHARES["coef"] if model.learnable.coef else 1.0
-        self.scale = np.full(int(self.groups.max()) + 1, start)
+        self.first = of_first(model.coef_mean, model.coef_cov)
+        self.start = SHARES["coef"] if model.learnable.coef else 1.0
+        self.scale = np.full(int(self.groups.max(initial=-1)) + 1, self.start)
 
     @property
     def variances(self) -> Array:
@@ -62,6 +63,8 @@ class CoefficientPrior:
 
     def of_new_column(self) -> tuple[float, float]:
         """Mean and variance of a coefficient nobody has seen: 0 unless all means are one number; the mean variance."""
+        if not len(self.mean):
+            return self.first
         return float(self.mean[0]) if np.ptp(self.mean) == 0.0 else 0.0, float(self.variances.mean())
 
     def insert(self, places: Array, mean: Array, variance: Array, groups: Array) -> Array:
@@ -69,7 +72,9 @@ class CoefficientPrior:
         size = len(self.mean) + len(places)
         old = np.setdiff1d(np.arange(size), places)
         more = max(0, int(groups.max()) + 1 - len(self.scale))
-        self.scale = np.append(self.scale, np.full(more, self.scale.mean()))
+        self.scale = np.append(
+            self.scale, np.full(more, self.scale.mean() if len(self.scale) else self.start)
+        )
         self.mean = _spliced(self.mean, old, places, mean)
         self.groups = _spliced(self.groups, old, places, groups)
         if self.cov.ndim == 1:
@@ -96,7 +101,7 @@ class CoefficientPrior:
         )
         self.scale = expect("prior.scale", state["scale"], (groups,), 0.0)
         self.groups = expect("prior.groups", state["groups"], (d,), 0.0).astype(np.int64)
-        if self.groups.max(initial=0) >= groups:
+        if self.groups.max(initial=-1) >= groups:
             raise DamagedFile("prior.groups: more groups than scales")
 
 
@@ -132,6 +137,12 @@ def _start_noise(model: LinearMixedModel, n_arms: int) -> Array:
     return broadcast("noise_var", model.noise_var, n_arms)
 
 
+def of_first(coef_mean: Any, coef_cov: Any) -> tuple[float, float]:
+    """Mean and variance of a new coefficient while there is none to go by: the model's numbers, else 0 and 1."""
+    mean = 0.0 if np.ndim(coef_mean) else float(coef_mean)
+    return mean, 1.0 if coef_cov is None or np.ndim(coef_cov) else float(coef_cov)
+
+
 def broadcast(name: str, value: Any, size: int) -> Array:
     """A vector of this size, from a number or a vector."""
     array = np.asarray(value, float)
@@ -149,7 +160,7 @@ def checked_groups(groups: Any, f: TaskFeatures) -> Array:
 def group_numbers(groups: Any, size: int) -> Array:
     """The numbers of the groups of `size` coefficients or columns, checked."""
     array = np.asarray(groups)
-    if array.shape != (size,) or array.dtype.kind not in "iu" or array.min() < 0:
+    if array.shape != (size,) or array.dtype.kind not in "iu" or array.min(initial=0) < 0:
         raise InvalidInput("groups", groups, f"{size} whole numbers >= 0")
     return array.astype(np.int64)
 

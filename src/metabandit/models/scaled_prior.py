@@ -10,7 +10,7 @@ import numpy as np
 from metabandit.learning.variances import DEGREES
 from metabandit.models.count_table import MOST, Saved
 from metabandit.models.features import TaskFeatures
-from metabandit.models.linear_prior import checked_groups
+from metabandit.models.linear_prior import checked_groups, of_first
 from metabandit.models.whitening import Whitening
 
 Array = np.ndarray[Any, Any]
@@ -32,10 +32,11 @@ class ScaledPrior:
         self.learned = coef_cov is None
         self.groups: Array = checked_groups(groups, features)
         """(d,) the group of every coefficient"""
-        self.scale: Array = np.ones(int(self.groups.max()) + 1)
+        self.scale: Array = np.ones(int(self.groups.max(initial=-1)) + 1)
         """(groups,) the prior variances in force; 1 where coef_cov is given"""
         cov = self.scale[self.groups] if self.learned else coef_cov
         self.whitening = Whitening.of(coef_mean, cov, features.n_features)
+        self.first = of_first(coef_mean, coef_cov)
 
     def centres(self, features: TaskFeatures) -> Array:
         """(groups,) where the priors stand: EXPLAINED by the mean of phi'phi over the columns of the group."""
@@ -59,14 +60,14 @@ class ScaledPrior:
 
         A new group starts at the mean of the scales; without learning all have the average variance.
         """
-        fresh = self.whitening.insert(places)
+        fresh = self.whitening.insert(places, *self.first)
         size = len(self.groups) + len(places)
         old = np.setdiff1d(np.arange(size), places)
         wide = np.zeros(size, np.int64)
         wide[old], wide[places] = self.groups, groups
-        more = max(0, int(wide.max()) + 1 - len(self.scale))
+        more = max(0, int(wide.max(initial=-1)) + 1 - len(self.scale))
         self.groups = wide
-        scale = np.append(self.scale, np.full(more, self.scale.mean()))
+        scale = np.append(self.scale, np.full(more, self.scale.mean() if len(self.scale) else 1.0))
         if self.learned:
             self.rescale(scale)
         else:

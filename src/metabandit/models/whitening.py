@@ -48,7 +48,7 @@ class Whitening:
     @property
     def coefficients(self) -> Array:
         """Which coefficient each coordinate stands for : (q,); only where they are independent a priori."""
-        which: Array = self.root.argmax(axis=0)
+        which: Array = self.root.argmax(axis=0) if len(self.root) else np.zeros(0, np.int64)
         return which
 
     def rescaled(self, variances: Array) -> Whitening:
@@ -57,16 +57,17 @@ class Whitening:
         root[which, np.arange(self.rank)] = np.sqrt(variances[which])
         return Whitening(self.mean, root)
 
-    def insert(self, places: Array) -> int:
+    def insert(self, places: Array, first_mean: float, first_variance: float) -> int:
         """New coefficients at these places of the longer theta, independent of the rest. Returns how q grew.
 
-        Each has the average mean and the average variance of the coefficients there are.
+        Each has the average mean and the average variance of the coefficients there are; or the first ones.
         """
         d, q = self.root.shape
         old = np.setdiff1d(np.arange(d + len(places)), places)
-        variance = float(np.einsum("dq,dq->", self.root, self.root)) / d
+        variance = float(np.einsum("dq,dq->", self.root, self.root)) / d if d else first_variance
+        average = float(self.mean.mean()) if d else first_mean
         fresh = len(places) if variance > 0.0 else 0
-        mean, root = np.full(d + len(places), self.mean.mean()), np.zeros((d + len(places), q + fresh))
+        mean, root = np.full(d + len(places), average), np.zeros((d + len(places), q + fresh))
         mean[old] = self.mean
         root[old, :q] = self.root
         if fresh:
