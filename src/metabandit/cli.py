@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import click
 
 from metabandit import __version__
+from metabandit.errors import MetabanditError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+class Refused(click.ClickException):
+    """What the library refuses is one line on stderr, not a traceback."""
+
+    exit_code = 2
+
+
+class Commands(click.Group):
+    """Commands that say what was refused."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except MetabanditError as error:
+            raise Refused(" ".join(str(error).splitlines())) from error
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="metabandit")
 def main() -> None:
     """Thompson sampling for many related bandits.

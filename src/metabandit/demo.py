@@ -70,7 +70,7 @@ def main(n_users: int, rounds: int, seed: int, say: Callable[[str], None], tick:
     rng = np.random.default_rng(seed)
     users = Users(n_users, rng)
     noise = rng.standard_normal((rounds, n_users, len(ARMS)))
-    shared = mb.MultiTaskBandit(ARMS, metadata="age + C(country)", seed=seed)
+    shared = mb.MultiTaskBandit(ARMS, metadata={"age": "number", "country": "category"}, seed=seed)
     for name, record in zip(users.names, users.metadata, strict=True):
         shared.add_task(name, record)
     contenders = {
