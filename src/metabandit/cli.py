@@ -62,3 +62,63 @@ def demo(users: int, rounds: int, seed: int) -> None:
         total=3 * rounds, desc="simulating", unit="round", leave=False, disable=not sys.stderr.isatty()
     ) as bar:
         run(users, rounds, seed, lambda text: tqdm.write(text), lambda: bar.update() and None)
+
+
+@main.group()
+def study() -> None:
+    """Named experiments: every figure of the paper and more, each with one command."""
+
+
+@study.command("list")
+def list_studies() -> None:
+    """What there is, with the number of worlds each simulates."""
+    from metabandit.lab import studies
+
+    for name in studies.NAMES:
+        found = studies.study(name)
+        worlds = len(found.settings()) * found.seeds
+        also = "" if len(found.variants) == 1 else " (stated, published)"
+        click.echo(f"{name:<30} {worlds:>6,} worlds  {found.title}{also}")
+
+
+@study.command("run")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.option(
+    "--seeds", type=click.IntRange(1), help="How many worlds of every setting. Default: the study's own."
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), help="Processes side by side. Default: as many as there are cores."
+)
+@click.option(
+    "--variant", type=click.Choice(["stated", "published"]), default="stated", show_default=True,
+    help="stated: what the paper's text says; published: what its authors' code did.",
+)  # fmt: skip
+@click.option(
+    "--out", default="results", show_default=True, type=click.Path(), help="The folder to write to."
+)
+def run_studies(names: tuple[str, ...], seeds: int | None, jobs: int | None, variant: str, out: str) -> None:
+    """Run studies, and write OUT/NAME/{curves.parquet, summary.csv, figure.png, figure.pdf, report.md}.
+
+    Ctrl-C keeps every world that is finished; the same command goes on from there.
+
+    \b
+    metabandit study run figure-2-gaussian --seeds 20
+    metabandit study run figure-2-bernoulli --variant published --out published
+    """
+    import os
+
+    from metabandit.lab import studies
+    from metabandit.lab.study import run_study
+
+    chosen = [studies.study(name) for name in names]
+    for found in chosen:
+        found.settings(variant)  # refuses a variant that it does not have before anything runs
+    for found in chosen:
+        click.echo(f"{found.title} ({variant})", err=True)
+        try:
+            outcome = run_study(found, out, seeds, jobs or os.cpu_count() or 1, variant)
+        except KeyboardInterrupt:
+            click.echo("stopped; what is finished is kept: the same command goes on from there", err=True)
+            sys.exit(130)
+        click.echo(repr(outcome.result))
+        click.echo(f"\nfigure and report: {outcome.folder}/figure.png, {outcome.folder}/report.md")

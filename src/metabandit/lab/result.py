@@ -115,7 +115,7 @@ class Result:
         `point` counts rounds, or tasks where tasks follow one another; `interactions` are all so far.
         """
         pandas = _pandas("tidy frames")
-        return pandas.concat([pandas.DataFrame(_columns(part)) for part in self.parts], ignore_index=True)
+        return pandas.concat([pandas.DataFrame(columns(part)) for part in self.parts], ignore_index=True)
 
     def plot(self, metric: str = "regret") -> Any:
         """A matplotlib figure: a panel for every setting and order; metric "regret" or "multitask_regret"."""
@@ -131,7 +131,8 @@ class Result:
         return table(self.rows())
 
 
-def _columns(part: Part) -> dict[str, Any]:
+def columns(part: Part) -> dict[str, Any]:
+    """The rows of a part in the tidy frame, by column; a text stands for a column of it."""
     seeds, curves = part.seeds, [part.curves(row) for row in range(4)]
     points = curves[0].shape[1]
     fixed = {"reward": part.reward, "order": part.order, "setting": part.label, "policy": part.name}
