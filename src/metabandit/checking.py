@@ -88,8 +88,10 @@ def indices(name: str, value: Any, size: int, of: str) -> Array:
     return array.astype(np.int64, copy=False)
 
 
-def checked_text(name: str, value: str) -> str:
-    """A text that can be written to a file: a lone surrogate cannot."""
+def checked_name(name: str, value: str) -> str:
+    """A text that can name something: not blank, and one that can be written to a file, as no lone surrogate can."""
+    if not value.strip():
+        raise InvalidInput(name, value, "a text that is not blank")
     try:
         value.encode()
     except UnicodeEncodeError:

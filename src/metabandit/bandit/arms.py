@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import checked_text
+from metabandit.checking import checked_name
 from metabandit.errors import InvalidInput, UnknownName
 
 Array = np.ndarray[Any, Any]
@@ -100,10 +100,10 @@ def _checked(arms: Iterable[str]) -> list[str]:
     if isinstance(arms, str) or not isinstance(arms, Iterable):
         raise InvalidInput("arms", arms, "a list of names")
     names = list(arms)
-    if not names or not all(isinstance(arm, str) and arm for arm in names):
-        raise InvalidInput("arms", names, "at least one name, each a text, not empty")
+    if not names or not all(isinstance(arm, str) for arm in names):
+        raise InvalidInput("arms", names, "at least one name, each a text")
     for name in names:
-        checked_text("arms", name)
+        checked_name("arms", name)
     if len(set(names)) < len(names):
         twice = next(arm for arm in names if names.count(arm) > 1)
         raise InvalidInput("arms", twice, "different names")

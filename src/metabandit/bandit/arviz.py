@@ -19,8 +19,8 @@ def to_arviz(bandit: MultiTaskBandit, draws: int, seed: int) -> Any:
         import arviz
     except ImportError as error:
         raise MissingExtra("posterior draws", "bayes", "arviz") from error
-    rng, belief = np.random.default_rng(seed), bandit.belief
-    n = count("draws", draws)
+    rng, n = np.random.default_rng(count("seed", seed, 0)), count("draws", draws)
+    belief = bandit.belief
     made = belief.draw_coef(rng, n) if hasattr(belief, "draw_coef") else None
     others: dict[str, Any] = {}
     if made is None:

@@ -15,7 +15,7 @@ from metabandit.bandit.draws import DrawsInForce
 from metabandit.bandit.log import DecisionLog
 from metabandit.bandit.rewards import Rewards
 from metabandit.bandit.tasks import Tasks, plain_name
-from metabandit.checking import checked_text
+from metabandit.checking import checked_name
 from metabandit.errors import InvalidInput
 from metabandit.features import Features, make
 from metabandit.laws import Law, Normal
@@ -164,9 +164,9 @@ class MultiTaskBandit:
         return self._decision(int(place), id)
 
     def _repeated(self, id: str, task: Any) -> Decision | None:
-        if not isinstance(id, str) or not id:
-            raise InvalidInput("id", id, "a text, not empty")
-        place = self._log.texts.get(checked_text("id", id))
+        if not isinstance(id, str):
+            raise InvalidInput("id", id, "a text")
+        place = self._log.texts.get(checked_name("id", id))
         if place is None:
             return None
         decision = self._decision(place, id)
@@ -212,8 +212,8 @@ class MultiTaskBandit:
             raise InvalidInput("ids", ids, f"{n} different texts")
         texts: list[str] = list(ids)
         for id in texts:
-            if not isinstance(id, str) or not id or checked_text("ids", id) in self._log.texts:
-                raise InvalidInput("ids", id, "texts not used before, not empty")
+            if not isinstance(id, str) or checked_name("ids", id) in self._log.texts:
+                raise InvalidInput("ids", id, "texts not used before")
         if len(texts) != n or len(set(texts)) != n:
             given = f"<{len(texts)} ids, {len(set(texts))} of them different>"
             raise InvalidInput("ids", given, f"{n} different texts")

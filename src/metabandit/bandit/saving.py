@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from metabandit.errors import DamagedFile
+from metabandit.errors import DamagedFile, InvalidInput
 
 FORMAT, VERSION = "metabandit", 1
 # What reading a damaged archive can raise: a flipped bit may claim encryption, another compression, a huge array.
@@ -34,6 +34,8 @@ EPOCH = (1980, 1, 1, 0, 0, 0)  # the same state gives the same bytes, whenever i
 def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     """Write arrays and plain data to one file, atomically: readers see the old file or the whole new one."""
     target = Path(os.path.realpath(path))  # a link stays a link
+    if target.is_dir():
+        raise InvalidInput("path", path, "the name of a file")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: no such folder")
     _sweep(target)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import checked_text
+from metabandit.checking import checked_name
 from metabandit.errors import DamagedFile, InvalidInput, UnknownName
 from metabandit.features import Features
 from metabandit.models.base import Belief, Model
@@ -195,7 +195,7 @@ def plain_name(task: Any) -> Name:
     if isinstance(task, (int, np.integer)) and not isinstance(task, (bool, np.bool_)):
         return int(task)
     if isinstance(task, str):
-        return checked_text("task", str(task))
+        return checked_name("task", str(task))
     raise InvalidInput("task", task, "a text or a whole number")
 
 

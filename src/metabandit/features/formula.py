@@ -36,7 +36,7 @@ class Formula(Designed):
     """
 
     def __init__(self, formula: str, sample: Any = None, max_levels: int = MAX_LEVELS) -> None:
-        if not isinstance(formula, str):
+        if not isinstance(formula, str) or not formula.strip():
             raise InvalidInput("formula", formula, 'text such as "age + C(country)"')
         self.text, self._max_levels = formula, count("max_levels", max_levels)
         self._build(sample is not None)
