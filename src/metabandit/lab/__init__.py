@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from metabandit.lab.agents import Agent
+    from metabandit.lab.aligned import Aligned
     from metabandit.lab.environment import Environment, Problem, World
     from metabandit.lab.environments.bernoulli import BernoulliTasks
     from metabandit.lab.environments.gaussian import GaussianTasks
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "agents": ("Agent",),
+    "aligned": ("Aligned",),
     "environment": ("Environment", "Problem", "World"),
     "environments.bernoulli": ("BernoulliTasks",),
     "environments.gaussian": ("GaussianTasks",),
@@ -28,6 +30,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [  # noqa: RUF022 - sorted without regard to case
     "Agent",
+    "Aligned",
     "BernoulliTasks",
     "Environment",
     "GaussianTasks",

@@ -189,7 +189,8 @@ def sweep_figure(outcome: Outcome) -> Any:
     """A panel for every row of cases and order: totals at the horizon against the case's place, both logarithmic."""
     points, study = report.sweep(outcome), outcome.study
     panels = list(dict.fromkeys((row, order) for row, order, _ in points))
-    names = list(dict.fromkeys(name for _, _, name in points))
+    of_oracle = study.metric == "regret"
+    names = [name for name in outcome.result.policies if of_oracle or name != ORACLE]
     columns = min(4, len(panels))
     with check_matplotlib().rc_context(STYLE):
         figure, axes = _panels(-(-len(panels) // columns), columns)

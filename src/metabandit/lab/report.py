@@ -35,18 +35,20 @@ def report(outcome: Outcome) -> str:
         "## What came out",
         "",
     ]
-    said = [f"- {line}" for line in (*_sentences(outcome), *_slope_sentences(outcome))]
+    said = [f"- {line}" for line in _sentences(outcome)]
+    fitted = ["", "## Growth", "", *_slopes(outcome)] if study.slopes else []
     shares = ["", "## Shares, setting by setting", "", *_shares(outcome)] if study.compare else []
     notes = ["", "## Notes", "", *(f"- {note}" for note in study.notes)] if study.notes else []
     totals = ["", "## Totals", "", *_table(outcome)]
-    return "\n".join([*head, *said, *shares, *totals, *notes]) + "\n"
+    return "\n".join([*head, *said, *fitted, *shares, *totals, *notes]) + "\n"
 
 
 def _sentences(outcome: Outcome) -> list[str]:
     found = groups(outcome.result)
     said = [_winners(found)]
     said += [line for pair in outcome.study.compare if (line := _range(found, *pair))]
-    said += [line for name in ("mtts", "mtts-approx") if (line := _growths(found, name, outcome.result))]
+    if outcome.study.shape == "curves":
+        said += [line for name in ("mtts", "mtts-approx") if (line := _growths(found, name, outcome.result))]
     return said
 
 
@@ -128,14 +130,12 @@ def growth(part: Part, result: Result) -> tuple[float, float] | None:
 # -- sweeps --------------------------------------------------------------------------------------------------------
 
 
-def _slope_sentences(outcome: Outcome) -> list[str]:
-    if not outcome.study.slopes:
-        return []
-    said = []
-    for row, order, name, fitted in slopes(outcome):
-        slope, error = fitted
-        said.append(f"{order}, {row}: {name} grows with exponent {slope:.2f} ± {error:.2f}.")
-    return said
+def _slopes(outcome: Outcome) -> list[str]:
+    lines = ["| along | order | policy | fitted exponent | exponent of its bound |", "|---|---|---|---|---|"]
+    for row, order, name, (slope, error) in slopes(outcome):
+        bound = outcome.study.bounds.get((row, name), "")
+        lines.append(f"| {row} | {order} | {name} | {slope:.2f} ± {error:.2f} | {bound} |")
+    return lines
 
 
 def slopes(outcome: Outcome) -> list[tuple[str, str, str, tuple[float, float]]]:

@@ -48,7 +48,8 @@ class Study:
     compare : pairs of policies whose regrets the report sets in relation.
     published : policies by name as the authors' code had them, for the variant "published"; empty: there is none.
     hidden : policies that may leave a panel at the top, so that the others can be told apart.
-    slow : policies that are played by the Python loop; the study says how long that takes.
+    axis : what a sweep without rows is along. slopes : whether the report fits exponents to sweeps; bounds : what
+        theory says of them, by row and policy.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Study:
     hidden: tuple[str, ...] = ("osfa",)
     axis: str = ""
     slopes: bool = False
+    bounds: Mapping[tuple[str, str], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
