@@ -297,7 +297,8 @@ def test_learn_effects(kernel: Any, rng: np.random.Generator, layout: str) -> No
 def test_all_of_this_with_compilation_off() -> None:
     """The library works, slowly, where nothing can be compiled."""
     tests = Path(__file__).resolve().parent
-    chosen = [str(tests / name) for name in ("test_kernels.py", "test_streams.py", "test_contracts.py")]
+    files = ("test_kernels.py", "test_lab_kernels.py", "test_streams.py", "test_contracts.py")
+    chosen = [str(tests / name) for name in files]
     command = [
         sys.executable,
         "-m",

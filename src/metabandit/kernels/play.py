@@ -24,7 +24,7 @@ from metabandit.kernels.streams import ONE, STEP, TO_UNIT, keys_of, normals_from
 NORMAL, BERNOULLI, POISSON, RESAMPLED = 0, 1, 2, 3  # what law rewards have
 VISITS = np.uint64(32)  # bits of a visit's number within a place
 DRAW = np.uint64(1)  # as in metabandit.streams
-MOST_STEPS = 2000.0  # of the walk to a Poisson quantile; means stay well below it
+FAR_MEAN = 700.0  # exp(-mean) is still a normal number up to here
 
 
 @compiled_strict
@@ -40,9 +40,11 @@ def poisson_quantile(u, mean):  # type: ignore[no-untyped-def]
     k = 0.0
     mass = math.exp(-mean)
     total = mass
-    while total < u and k < MOST_STEPS:
+    while total < u:
         k += 1.0
-        mass *= mean / k
+        mass = mass * mean / k if mean < FAR_MEAN else math.exp(k * math.log(mean) - mean - math.lgamma(k + 1.0))
+        if k > mean and total + mass == total:  # all that rounding leaves of the law is behind us
+            break
         total += mass
     return k
 
@@ -121,13 +123,13 @@ def judge(kind, key, tasks, visits, arms, truth, spread, values, starts, per_poi
 @compiled
 def play_cells(  # type: ignore[no-untyped-def]
     factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
-    thetas, stop, scale, seed, first, tasks, visits, inside, kind, key, truth, spread, values, starts, chosen,
+    thetas, ceiling, scale, seed, first, tasks, visits, inside, kind, key, truth, spread, values, starts, chosen,
     rewards,
 ):
     """Thompson sampling with a linear mixed model of diagonal task covariance; arrays as in kernels/linear.py.
 
     thetas : the draws in force, (1, d) for all or (N, d) by task; (0, d): a draw for every decision.
-    stop : > 0 ends the loop when log |precision| has grown by more than that. Returns how many were played.
+    ceiling : the loop ends when log |precision| is above it; inf: never. Returns how many were played.
     seed, first : the decisions are numbers first, first + 1 ... of this seed.
     tasks, visits, inside : (n,); `inside` is the number by which the belief knows the task.
     """
@@ -135,7 +137,6 @@ def play_cells(  # type: ignore[no-untyped-def]
     g, x, z, xi, theta = np.empty(d), np.empty(d + 1), np.empty(d), np.empty(d), np.empty(d)
     law, sd, ok = np.empty(n_arms), np.empty(n_arms), np.ones(n_arms, np.bool_)
     state, number, decision = np.empty(1, np.uint64), np.empty(1, np.uint64), np.empty(1, np.uint64)
-    before = information(factor)
     for j in range(tasks.shape[0]):
         i = inside[j]
         number[0] = np.uint64(first + j)
@@ -147,7 +148,7 @@ def play_cells(  # type: ignore[no-untyped-def]
             colour(root, mean, xi, theta)
             held = theta
         else:
-            held = thetas[0 if thetas.shape[0] == 1 else i]
+            held = thetas[0 if thetas.shape[0] == 1 else tasks[j]]  # everyone's own, also where all are one inside
         for a in range(n_arms):
             tau2 = task_var[a]
             if extra.shape[0] > 0:
@@ -164,7 +165,7 @@ def play_cells(  # type: ignore[no-untyped-def]
             factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
             noise, i, best, y, g, x,
         )
-        if stop > 0.0 and information(factor) - before > stop:
+        if ceiling < math.inf and information(factor) > ceiling:
             return j + 1
     return tasks.shape[0]
 

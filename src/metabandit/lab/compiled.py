@@ -5,6 +5,7 @@ Between two refreshes nothing but the compiled loop runs; a refresh is made by t
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,9 @@ def can_compile(player: Any, world: World) -> bool:
         return False
     inner, rule = _inner(player.belief), player.draws.refresh
     if isinstance(inner, CollapsedBelief):
-        return rule.rule in ("every", "round", "task") and (rule.rule == "task" or not rule.per_task)
+        if not inner.coefs.exact or rule.rule not in ("every", "round", "task"):
+            return False  # the filter learns rewards one by one differently from many at once
+        return not rule.per_task or (rule.rule == "task" and not _pooled(player.belief))
     if not isinstance(inner, LinearBelief) or not isinstance(inner.tasks, Cells):
         return False
     if isinstance(inner.model.noise_var, InverseGamma) or inner.model.discount < 1.0:
@@ -54,15 +57,17 @@ def _inner(belief: Any) -> Any:
     return belief.inner if isinstance(belief, ReducedBelief) else belief
 
 
+def _pooled(belief: Any) -> bool:
+    return isinstance(belief, ReducedBelief) and belief.pooled
+
+
 class _Run:
     """One simulation, cut where a draw is due or the belief wants to learn its variances."""
 
     def __init__(self, player: ModelPlayer, world: World, tasks: Array, visits: Array) -> None:
         self.player, self.world, self.tasks, self.visits = player, world, tasks, visits
-        outer = player.belief
-        self.belief: Any = _inner(outer)
-        pooled = isinstance(outer, ReducedBelief) and outer.pooled
-        self.inside = np.zeros_like(tasks) if pooled else tasks
+        self.belief: Any = _inner(player.belief)
+        self.inside = np.zeros_like(tasks) if _pooled(player.belief) else tasks
         self.chosen = np.empty(len(tasks), np.int64)
         self.scale = float(player.policy.scale)  # type: ignore[attr-defined]
         self.draws, self.refresh = player.draws, player.draws.refresh
@@ -121,7 +126,7 @@ class _Linear(_Run):
     def __init__(self, player: ModelPlayer, world: World, tasks: Array, visits: Array) -> None:
         belief: Any = _inner(player.belief)
         belief.coef  # noqa: B018 - whatever is stale is rebuilt
-        rows = belief.n_tasks if player.draws.refresh.per_task else 1
+        rows = player.belief.n_tasks if player.draws.refresh.per_task else 1  # also where tasks are pooled
         always = player.draws.refresh.rule == "always"
         self.thetas = np.zeros((0 if always else rows, belief.n_features))
         super().__init__(player, world, tasks, visits)
@@ -133,15 +138,20 @@ class _Linear(_Run):
         b = self.belief
         return max(1, b.next_fit - b.n_observations) if b.learnable.anything else len(self.tasks)
 
+    def _ceiling(self) -> float:
+        """Up to how much information the draw in force holds; a segment may start anywhere below it."""
+        if self.refresh.rule != "information":
+            return math.inf
+        return self.draws.held[SHARED][1].information + float(self.refresh.amount or 0.0)
+
     def _segment(self, part: slice) -> int:
         b, cells, f = self.belief, self.belief.tasks, self.belief.features
-        stop = float(self.refresh.amount or 0.0) if self.refresh.rule == "information" else 0.0
         coefs = b.coefficients
         rewards = np.empty(part.stop - part.start)
         played: int = _play.play_cells(
             coefs.factor, coefs.totals, coefs.root, coefs.mean, f.rows, f.step_row, f.step_column, f.width,
-            cells.counts, cells.means, cells.within, cells.task_var, cells.extra, cells.noise, self.thetas, stop,
-            self.scale, *self._place(part), *self._world(), self.chosen[part], rewards,
+            cells.counts, cells.means, cells.within, cells.task_var, cells.extra, cells.noise, self.thetas,
+            self._ceiling(), self.scale, *self._place(part), *self._world(), self.chosen[part], rewards,
         )  # fmt: skip
         b.learned_in_place(rewards[:played])
         return played
