@@ -11,13 +11,14 @@ export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 export MKL_NUM_THREADS = 1
 
-.PHONY: run test test-all bench lint clean help
+.PHONY: run test test-all bench paper lint clean help
 
 help:
-	@echo "make run       set up and run the demonstration"
+	@echo "make run       set up, simulate Figure 2 (a) of the paper, and say where its figure and report are"
 	@echo "make test      the test suite (minutes)"
 	@echo "make test-all  the test suite with the long statistical tests"
 	@echo "make bench     every benchmark, side by side with C and the peers"
+	@echo "make paper     every figure of the paper with 100 seeds, both variants (about an hour): docs/paper.md"
 	@echo "make lint      ruff and mypy"
 	@echo "make clean     remove the virtual environment and caches"
 
@@ -33,7 +34,9 @@ $(BENCH_STAMP): $(STAMP)
 	@touch $(BENCH_STAMP)
 
 run: $(STAMP)
-	@$(BIN)/metabandit demo
+	@$(BIN)/metabandit study run figure-2-gaussian --seeds 20
+	@echo "next: $(BIN)/metabandit study list, every experiment of the paper; $(BIN)/metabandit demo, your own kind of problem;"
+	@echo "      README.md, ten lines on your own data; docs/tutorials, a page for each kind of user."
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist loadfile
@@ -43,6 +46,9 @@ test-all: $(STAMP)
 
 bench: $(BENCH_STAMP)
 	$(BIN)/python -m benchmarks.run
+
+paper: $(STAMP)
+	$(BIN)/python -m benchmarks.paper
 
 lint: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks
