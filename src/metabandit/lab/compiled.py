@@ -76,7 +76,7 @@ class _Run:
         while done < len(tasks):
             if self._is_due(done, cuts):
                 owner = int(tasks[done]) if self.refresh.per_task else SHARED
-                self._renew(self.draws.renew(outer, owner, self._mark()), owner)
+                self._renew(self.draws.renew(self.player.belief, owner, self._mark()), owner)
             stop = min(self._next_cut(done, cuts), done + self._room())
             done += self._segment(slice(done, stop))
         player.decided += len(tasks)
