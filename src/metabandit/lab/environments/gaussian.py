@@ -42,10 +42,7 @@ class GaussianTasks(Environment):
 
     def __post_init__(self) -> None:
         paper.check_sizes(self.n_tasks, self.n_arms, self.n_features)
-        if not float(finite("task_var", self.task_var, ())) >= 0.0:
-            raise InvalidInput("task_var", self.task_var, "a number >= 0")
-        if not float(finite("noise_var", self.noise_var, ())) > 0.0:
-            raise InvalidInput("noise_var", self.noise_var, "a number > 0")
+        paper.check_variances(self.task_var, self.noise_var)
         CompoundSymmetric(self.task_var, self.correlation).matrix(self.n_arms)
         if self.warp is not None and self.warp not in WARPS:
             raise InvalidInput("warp", self.warp, f"None or one of {WARPS}")
@@ -63,13 +60,22 @@ class GaussianTasks(Environment):
         n, k, d = self.n_tasks, self.n_arms, self.n_features
         phi = paper.world_features(seed, n, k, d)
         mean = self.warped(phi @ paper.coefficients(seed, d, 1.0 / d))
-        effects = generator(seed, EFFECTS).standard_normal((n, k))
-        if self.correlation:
-            root = np.linalg.cholesky(CompoundSymmetric(1.0, self.correlation).matrix(k) + 1e-14 * np.eye(k))
-            effects = effects @ root.T
         problem = Problem(phi, "real", self.model, paper.moments(k, d), phi.reshape(n, -1)[:, :0])
-        truth = mean + np.sqrt(self.task_var) * effects
-        return World(problem, truth, mean, Rewards(NORMAL, np.full(k, np.sqrt(self.noise_var))), seed)
+        law = Rewards(NORMAL, np.full(k, np.sqrt(self.noise_var)))
+        return World(problem, mean + self.effects(seed), mean, law, seed)
+
+    def effects(self, seed: int) -> Array:
+        """delta : (N, K); environments with other task effects differ in this alone."""
+        return self.normal_effects(generator(seed, EFFECTS), self.n_tasks)
+
+    def normal_effects(self, rng: np.random.Generator, n: int) -> Array:
+        """(n, K) draws of N(0, Sigma)."""
+        effects = rng.standard_normal((n, self.n_arms))
+        if self.correlation:
+            unit = CompoundSymmetric(1.0, self.correlation).matrix(self.n_arms)
+            effects = effects @ np.linalg.cholesky(unit + 1e-14 * np.eye(self.n_arms)).T  # it may be singular
+        scaled: Array = np.sqrt(self.task_var) * effects
+        return scaled
 
     def warped(self, mean: Array) -> Array:
         """The mean given the metadata, from what it would be if it were linear."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.checking import finite
 from metabandit.errors import InvalidInput
 from metabandit.lab.environment import FEATURES, THETA, generator
 
@@ -25,6 +26,14 @@ def check_sizes(n_tasks: int, n_arms: int, n_features: int) -> None:
         raise InvalidInput(
             "n_features", n_features, f"at least n_arms = {n_arms}: every arm has an intercept"
         )
+
+
+def check_variances(task_var: float, noise_var: float) -> None:
+    """Refuse what are no variances; rewards need noise."""
+    if not float(finite("task_var", task_var, ())) >= 0.0:
+        raise InvalidInput("task_var", task_var, "a number >= 0")
+    if not float(finite("noise_var", noise_var, ())) > 0.0:
+        raise InvalidInput("noise_var", noise_var, "a number > 0")
 
 
 def features(rng: np.random.Generator, n_tasks: int, n_arms: int, n_features: int) -> Array:
@@ -49,13 +58,27 @@ def coefficients(seed: int, n_features: int, cov: float) -> Array:
 def moments(n_arms: int, n_features: int) -> Array:
     """A few points (n, K, d) with exactly the mean and covariance of the features, for models linear in them."""
     own = n_features - n_arms
-    points = np.zeros((max(1, 2 * own), n_arms, n_features))
-    points[:, :, :n_arms] = np.eye(n_arms)
-    for j in range(own):
-        points[2 * j, :, n_arms + j] = np.sqrt(own)
-        points[2 * j + 1, :, n_arms + j] = -np.sqrt(own)
-    points.flags.writeable = False
+    points = normal_points(n_arms * own)  # of all arms: what is one arm's is independent of the others'
+    points = points.reshape(len(points), n_arms, own)
+    hot = np.broadcast_to(np.eye(n_arms), (len(points), n_arms, n_arms))
+    made = np.concatenate([hot, points], axis=2)
+    made.flags.writeable = False
+    return made
+
+
+def normal_points(size: int) -> Array:
+    """A few points (n, size) of equal weight with the mean and covariance of N(0, I)."""
+    if not size:
+        return np.zeros((1, 0))
+    points: Array = np.sqrt(size) * np.concatenate([np.eye(size), -np.eye(size)])
     return points
+
+
+def by_arm(metadata: Array, n_arms: int) -> Array:
+    """I_K kron (1, x')' : (n, K, K (p + 1)) of metadata (n, p): every arm has its own coefficients."""
+    rows = np.column_stack([np.ones(len(metadata)), metadata])
+    blocks: Array = np.einsum("ab,np->nabp", np.eye(n_arms), rows)
+    return blocks.reshape(len(rows), n_arms, -1)
 
 
 @lru_cache(maxsize=64)
