@@ -38,7 +38,8 @@ class Problem:
     model: Any
     """the hierarchical model with the variances that generated the tasks, which the paper takes as known"""
     sample: Array
-    """(n, K, d) features of random tasks, of equal weight: what priors that integrate the metadata out start from"""
+    """(n, K, d) features of random tasks, of equal weight: what priors that integrate the metadata out start from;
+    (n, q, d) slopes of random tasks in contextual problems"""
     metadata: Array
     """(N, p) metadata of the tasks; p may be 0"""
     contexts: int = 0
@@ -89,11 +90,15 @@ class World:
 
     problem: Problem
     truth: Array
-    """(N, K) the mean rewards"""
+    """(N, K) the mean rewards; where they change: in the first round, or averaged over contexts"""
     prior_mean: Array | None
     """(N, K) E[r_i | x_i] as it truly is; None where nobody knows it (then there is no oracle)"""
     law: Rewards
     seed: int
+    prior_slopes: Array | None = None
+    """(N, q) E[beta_i | x_i] in contextual problems: what the oracle knows there"""
+    oracle_model: Any = None
+    """the model of one who knows the prior mean; None: problem.model, which is then right about the rest"""
 
     static: ClassVar[bool] = True
     """whether the means stay the same from visit to visit"""
