@@ -13,7 +13,13 @@ if TYPE_CHECKING:
     from metabandit.lab.aligned import Aligned
     from metabandit.lab.environment import Environment, Problem, World
     from metabandit.lab.environments.bernoulli import BernoulliTasks
+    from metabandit.lab.environments.clustered import ClusteredTasks
+    from metabandit.lab.environments.contextual import ContextualTasks
+    from metabandit.lab.environments.drifting import DriftingTasks
     from metabandit.lab.environments.gaussian import GaussianTasks
+    from metabandit.lab.environments.heavy_tailed import HeavyTailedTasks
+    from metabandit.lab.environments.nonlinear import NonlinearTasks
+    from metabandit.lab.environments.poisson import PoissonTasks
     from metabandit.lab.result import Result
     from metabandit.lab.simulation import simulate
 
@@ -22,7 +28,13 @@ _HOMES = {
     "aligned": ("Aligned",),
     "environment": ("Environment", "Problem", "World"),
     "environments.bernoulli": ("BernoulliTasks",),
+    "environments.clustered": ("ClusteredTasks",),
+    "environments.contextual": ("ContextualTasks",),
+    "environments.drifting": ("DriftingTasks",),
     "environments.gaussian": ("GaussianTasks",),
+    "environments.heavy_tailed": ("HeavyTailedTasks",),
+    "environments.nonlinear": ("NonlinearTasks",),
+    "environments.poisson": ("PoissonTasks",),
     "result": ("Result",),
     "simulation": ("simulate",),
 }
@@ -32,8 +44,14 @@ __all__ = [  # noqa: RUF022 - sorted without regard to case
     "Agent",
     "Aligned",
     "BernoulliTasks",
+    "ClusteredTasks",
+    "ContextualTasks",
+    "DriftingTasks",
     "Environment",
     "GaussianTasks",
+    "HeavyTailedTasks",
+    "NonlinearTasks",
+    "PoissonTasks",
     "Problem",
     "Result",
     "simulate",

@@ -14,6 +14,9 @@ from metabandit.lab.players import ModelPlayer
 from metabandit.learning.refresh import Refresh
 from metabandit.models import model_spec, presets
 from metabandit.models.base import Belief, Model
+from metabandit.models.gaussian_process import GaussianProcessModel
+from metabandit.models.linear import LinearMixedModel
+from metabandit.models.presets import Preset
 from metabandit.policies import Policy, Thompson
 
 Array = np.ndarray[Any, Any]
@@ -59,6 +62,12 @@ class Agent:
     def belief(self, problem: Problem) -> Belief:
         """An empty belief that knows the problem's tasks."""
         model = self._model(problem)
+        if problem.slopes is not None:
+            return contextual_belief(model, problem, problem.slopes)
+        if isinstance(model, GaussianProcessModel):
+            process = model.belief(problem.n_arms, problem.metadata.shape[1])
+            process.add_tasks(problem.metadata)
+            return process
         made: Belief = model.belief(problem.n_arms, problem.n_features)
         made.add_tasks(problem.phi)
         return made
@@ -120,11 +129,30 @@ def oracle_belief(world: World) -> Belief:
     """
     if world.prior_mean is None:
         raise InvalidInput("policies", ORACLE, "policies other than the oracle: nobody knows the prior here")
+    known: Any = replace(world.oracle_model or world.problem.model, coef_mean=1.0, coef_cov=0.0)
+    if world.prior_slopes is not None:
+        return contextual_belief(known, world.problem, world.prior_slopes[:, :, None])
     links: dict[str, Any] = {"real": lambda m: m, "binary": _logit, "count": np.log}
     phi = links[world.problem.reward](world.prior_mean)[:, :, None]
-    known: Any = replace(world.problem.model, coef_mean=1.0, coef_cov=0.0)
     belief: Belief = known.belief(world.problem.n_arms, 1)
     belief.add_tasks(phi)
+    return belief
+
+
+def contextual_belief(model: Any, problem: Problem, slopes: Array) -> Belief:
+    """An empty belief over the tasks' slopes, whose means are slopes[i] theta : (N, q).
+
+    Baselines without metadata have slopes theta for every task; where all tasks are one, no effects beside.
+    """
+    if isinstance(model, Preset):
+        if model.keeps == "intercepts":
+            slopes = np.tile(np.eye(problem.contexts), (problem.n_tasks, 1, 1))
+        one = {"coef_cov": model.model.task_cov, "task_cov": 0.0} if model.pooled else {}
+        model = replace(model.model, **one)
+    if not isinstance(model, LinearMixedModel):
+        raise InvalidInput("model", model, "a LinearMixedModel in contextual problems")
+    belief = model.belief(problem.n_arms, slopes.shape[2], n_effects=problem.contexts)
+    belief.add_tasks(slopes)
     return belief
 
 
