@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -49,3 +50,25 @@ def test_the_package_can_be_run() -> None:
     command = [sys.executable, "-m", "metabandit", "--version"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["metabandit,", "version", mb.__version__]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["nope"], "nope"),
+        (["study", "run"], "NAME"),
+        (["study", "run", "figure-2-gausian"], "figure-2-gaussian"),
+        (["study", "run", "figure-2-gaussian", "--seeds", "0"], "--seeds"),
+        (["study", "run", "figure-2-gaussian", "--jobs", "x"], "--jobs"),
+        (["study", "run", "figure-2-gaussian", "--variant", "x"], "--variant"),
+        (["study", "run", "refresh", "--variant", "published"], "variant"),
+        (["study", "run", "figure-2-gaussian", "--seeds", "1", "--out", "/proc/nowhere"], "/proc/nowhere"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_status_2(arguments: list[str], words: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "metabandit", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert words in done.stderr
+    assert list(tmp_path.iterdir()) == []

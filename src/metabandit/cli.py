@@ -114,11 +114,25 @@ def run_studies(names: tuple[str, ...], seeds: int | None, jobs: int | None, var
     for found in chosen:
         found.settings(variant)  # refuses a variant that it does not have before anything runs
     for found in chosen:
-        click.echo(f"{found.title} ({variant})", err=True)
         try:
             outcome = run_study(found, out, seeds, jobs or os.cpu_count() or 1, variant)
         except KeyboardInterrupt:
             click.echo("stopped; what is finished is kept: the same command goes on from there", err=True)
             sys.exit(130)
-        click.echo(repr(outcome.result))
+        click.echo(f"{found.title} ({variant})\n\n{outcome.result!r}")
         click.echo(f"\nfigure and report: {outcome.folder}/figure.png, {outcome.folder}/report.md")
+
+
+def run() -> None:
+    """The command as it is called: what click refuses is one line, too."""
+    try:
+        status = main.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        status = error.exit_code
+    except click.ClickException as error:
+        click.echo("Error: " + " ".join(error.format_message().split()), err=True)
+        status = error.exit_code
+    except click.Abort:
+        status = 130
+    sys.exit(status if isinstance(status, int) else 0)
