@@ -11,6 +11,7 @@ import metabandit as mb
 from metabandit.features import Arrays, PerArm
 
 ARMS = ["short", "friendly", "urgent"]
+LAZY = pl.LazyFrame({"task": ["u"], "age": [1.0], "reward": [1.0]})
 KNOWN = mb.LinearMixedModel(coef_cov=1.0, task_cov=0.5, noise_var=1.0)
 
 
@@ -167,6 +168,34 @@ def test_frames_in_and_columns_out(frame: type) -> None:
     assert b.belief.features.rows[0].tolist() == other.belief.features.rows[0].tolist()
 
 
+def test_a_dict_of_columns_is_decided_for_as_a_frame_is() -> None:
+    data = {"task": ["u", "v"], "age": [20.0, None], "id": ["one", "two"]}
+    of_columns, of_frame = bandit(), bandit()
+    assert list(of_columns.decide_many(data)) == list(of_frame.decide_many(pd.DataFrame(data)))
+    same_belief(of_columns, of_frame, 0.0)
+    assert of_columns.decide_many({"task": np.array([1, 2])}).task == [1, 2]
+
+
+def test_a_row_of_a_data_frame_is_a_record() -> None:
+    b = mb.MultiTaskBandit(ARMS, metadata={"age": "number", "country": "category"}, model=KNOWN, seed=3)
+    frame = pd.DataFrame({"age": [20, 31], "country": ["NO", "SE"]})
+    b.decide("u", frame.iloc[1])
+    version = b.belief.version
+    b.decide("u", {"age": 31, "country": "SE"})
+    assert b.belief.version == version  # the same metadata
+    b.decide_many(["v"], [frame.iloc[0]])
+    assert b.belief.features.rows[:2].tolist() == [[1.0, 31.0, 1.0, 0.0], [1.0, 20.0, 0.0, 1.0]]
+
+
+def test_a_decision_and_an_id_that_are_not_the_same_are_refused() -> None:
+    b = bandit()
+    made = b.decide_many(["u", "v"])
+    with pytest.raises(mb.InvalidInput, match="'decision' and 'id' that contradict"):
+        b.learn_many({"decision": [0, 1], "id": [1, 0], "reward": [1.0, 2.0]})
+    b.learn_many({"decision": made, "id": [0, 1], "reward": [1.0, 2.0]})
+    assert b.belief.n_observations == 2
+
+
 def test_no_metadata_is_the_average_task_and_missing_is_no_error() -> None:
     b = bandit()
     b.add_task("a", {"age": 10.0})
@@ -313,6 +342,54 @@ def test_data_that_were_not_decided_here() -> None:
         (lambda b: b.decide_many(["u"], eligible=[["short"], None]), "eligible"),
         (lambda b: b.decide_many(pd.DataFrame({"age": [1.0]})), 'accepted: a column named "task"'),
         (lambda b: b.decide_many(["u", "v"], [{"age": 1.0}]), "metadata"),
+        (lambda b: b.decide_many(b.decide_many([])), "tasks: got Decisions"),
+        (lambda b: b.decide_many(LAZY), "tasks: got <a lazy data frame>; accepted: one whose data are there"),
+        (lambda b: b.decide_many(["u"], LAZY), "metadata: got <a lazy data frame>"),
+        (lambda b: b.decide_many({"age": [1.0]}), 'a column named "task"'),
+        (
+            lambda b: b.decide_many({"task": ["u", "v"], "age": [1.0]}),
+            "tasks: got <a column 'age' of another",
+        ),
+        (lambda b: b.decide_many({"task": "u"}), "tasks: got <a column 'task' that is 'u'>"),
+        (lambda b: b.decide_many({"task": ["u"]}, [{"age": 1.0}]), "metadata: got <list>; accepted: None"),
+        (lambda b: b.decide_many(["u"], {"age": [1.0]}), "metadata: got {'age': [1.0]}"),
+        (lambda b: b.decide_many(["u"], 5), "metadata: got 5"),
+        (lambda b: b.decide("u", pd.DataFrame({"age": [1.0]})), "metadata: got"),
+        (
+            lambda b: b.decide("u", pd.Series({"agee": 1.0})),
+            "metadata: got <a record with the keys ['agee']>",
+        ),
+        (
+            lambda b: b.learn_many(b.decide_many([])),
+            "rewards: got <Decisions>; accepted: a data frame or a dict",
+        ),
+        (lambda b: b.learn_many(LAZY), "rewards: got <a lazy data frame>"),
+        (lambda b: b.learn_many([0], pd.DataFrame({"r": [1.0]})), "reward: got <a DataFrame that is no list"),
+        (lambda b: b.learn_many([0], [[1.0], [1.0, 2.0]]), "reward: got <a list that is no list of numbers>"),
+        (
+            lambda b: b.learn_many(pd.DataFrame({"decision": [0]}), [1.0]),
+            "rewards: got <a DataFrame and reward=>",
+        ),
+        (lambda b: b.learn_many({"decision": [0]}, [1.0]), "rewards: got <a dict and reward=>"),
+        (
+            lambda b: b.learn_many([0, 0], ["1", "2.5"]),
+            "reward: got <'1' in row 0>; accepted: finite numbers, not",
+        ),
+        (lambda b: b.learn_many([0, 0], np.array(["1", "2.5"])), "reward: got <np.str_('1') in row 0>"),
+        (lambda b: b.learn_many([0, 0], [1.0, b"1"]), "reward: got <b'1' in row 1>"),
+        (lambda b: b.learn_many([0, 0], [1.0, 10**400]), "reward: got <a number too large in row 1>"),
+        (lambda b: b.learn_many([0, 0], [1.0, None]), "reward: got <None in row 1>"),
+        (lambda b: b.learn_many([0, 0], [1.0, pd.NA]), "reward: got <<NA> in row 1>"),
+        (lambda b: b.learn_many([0, 0], pd.array([1, None], "Int64")), "in row 1>; accepted: finite numbers"),
+        (
+            lambda b: b.learn_many({"decision": [0], "reward": [1.0], "exposure": ["2"]}),
+            "exposure: got <'2' in",
+        ),
+        (lambda b: b.learn(0, b"1"), "reward: got b'1'; accepted: a number, not a text"),
+        (
+            lambda b: b.learn_many({"decision": [0], "id": ["x"], "reward": [1.0]}),
+            "decision: got 'x'",
+        ),
         (lambda b: b.retire_arm("none"), "arm: got 'none'"),
         (lambda b: b.explain("stranger"), "task: got 'stranger'"),
     ],

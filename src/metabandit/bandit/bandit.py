@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metabandit.bandit.arms import Arms
+from metabandit.bandit.batch import batch_of
 from metabandit.bandit.decisions import Decisions
 from metabandit.bandit.draws import DrawsInForce
+from metabandit.bandit.frames import columns_of, is_frame
 from metabandit.bandit.log import DecisionLog
 from metabandit.bandit.rewards import Rewards
 from metabandit.bandit.tasks import Tasks, plain_name
@@ -187,37 +189,28 @@ class MultiTaskBandit:
     ) -> Decisions:  # fmt: skip
         """Choose an arm for each of many tasks, all from what is believed now.
 
-        tasks : a data frame with a column "task" and the metadata columns (and "id", if the decisions have ids); or
-            the task ids, with `metadata` a sequence of records, a data frame or an array with a row for each.
+        tasks : a data frame, or a dict of columns, with "task" and the metadata columns (and "id", if the decisions
+            have ids); or the task ids, with `metadata` a sequence of records, a data frame or an array with a row
+            for each.
         eligible : a list of arms for each, or a boolean array (n, arms).
         probability : False leaves the probabilities out (NaN), where only speed counts.
         """
-        names, metadata, ids = _unframed(tasks, metadata, ids)
+        batch = batch_of(tasks, metadata, ids)
+        names, ids = batch.names, batch.ids
         mask = self._arms.masks(eligible, len(names))
         if eligible is not None and mask is not None and len(mask):
             _check_feasible(self.policy, np.unique(mask, axis=0))
-        ids = None if ids is None else self._checked_ids(ids, len(names))
+        if ids is not None and (used := next((id for id in ids if id in self._log.texts), None)) is not None:
+            raise InvalidInput("ids", used, "texts not used before")
         if not names:
             return Decisions([], [], [], np.zeros(0), np.zeros(0), self.belief.version)
-        index = self._tasks.many(names, metadata)
+        index = self._tasks.many(names, batch.metadata)
         first = self._log.size
         numbers = np.arange(first, first + len(names)) if ids is None else [number_of(id) for id in ids]
         made = self._choose(index, np.asarray(numbers, np.uint64), mask, probability)
         places = self._log.append(index, *made, self.belief.version, ids)
         chosen = list(map(self._arms.names.__getitem__, made[0].tolist()))
         return Decisions(places if ids is None else ids, names, chosen, *made[1:], self.belief.version)  # type: ignore[arg-type]
-
-    def _checked_ids(self, ids: Any, n: int) -> list[str]:
-        if isinstance(ids, str) or not isinstance(ids, Iterable):
-            raise InvalidInput("ids", ids, f"{n} different texts")
-        texts: list[str] = list(ids)
-        for id in texts:
-            if not isinstance(id, str) or checked_name("ids", id) in self._log.texts:
-                raise InvalidInput("ids", id, "texts not used before")
-        if len(texts) != n or len(set(texts)) != n:
-            given = f"<{len(texts)} ids, {len(set(texts))} of them different>"
-            raise InvalidInput("ids", given, f"{n} different texts")
-        return texts
 
     def _choose(
         self, tasks: Array, numbers: Array, mask: Any, probability: bool = True
@@ -256,7 +249,13 @@ class MultiTaskBandit:
             row twice counts twice). Counts may come with a column "exposure".
             Or decisions, or their ids, with `reward` the numbers.
         """
-        columns = {"decision": rewards, "reward": reward} if reward is not None else _columns(rewards)
+        accepted = 'a data frame or a dict of columns, with "reward" among them; or decisions and reward='
+        if reward is None:
+            columns = columns_of("rewards", rewards, accepted)
+        elif is_frame(rewards) or isinstance(rewards, dict):
+            raise InvalidInput("rewards", f"<a {type(rewards).__name__} and reward=>", accepted)
+        else:
+            columns = {"decision": rewards, "reward": reward}
         self._rewards.learn_many(columns, amend)
 
     # -- understanding and keeping -----------------------------------------------------------------------------
@@ -291,37 +290,3 @@ def _check_feasible(policy: Policy, masks: Array) -> None:
     n, k = masks.shape
     flat = Normal(np.zeros((n, k)), np.ones((n, k)))
     policy.choose(flat, np.arange(n, dtype=np.uint64), None if masks.all() else masks, with_probability=False)
-
-
-def _unframed(tasks: Any, metadata: Any, ids: Any) -> tuple[list[Name], Any, Any]:
-    """Task names, metadata and ids, out of a data frame if that is what was given."""
-    if hasattr(tasks, "columns") and metadata is None:
-        import narwhals as nw
-
-        frame = nw.from_native(tasks, eager_only=True)
-        if "task" not in frame.columns:
-            raise InvalidInput(
-                "tasks", f"<a data frame with columns {frame.columns}>", 'a column named "task"'
-            )
-        ids = frame["id"].to_list() if "id" in frame.columns and ids is None else ids
-        rest = [name for name in frame.columns if name not in ("task", "id")]
-        return _plain_names(frame["task"].to_list()), (frame.select(rest).to_native() if rest else None), ids
-    if isinstance(tasks, (str, dict)) or not isinstance(tasks, Iterable) or getattr(tasks, "ndim", 1) != 1:
-        raise InvalidInput("tasks", tasks, 'a list of task ids, or a data frame with a column "task"')
-    return _plain_names(tasks.tolist() if isinstance(tasks, np.ndarray) else list(tasks)), metadata, ids
-
-
-def _plain_names(names: list[Any]) -> list[Name]:
-    return [name if type(name) is int else plain_name(name) for name in names]
-
-
-def _columns(rewards: Any) -> dict[str, Any]:
-    if isinstance(rewards, dict):
-        return rewards
-    if not hasattr(rewards, "columns"):
-        accepted = "a data frame, a dict of columns, or decisions and reward="
-        raise InvalidInput("rewards", f"<{type(rewards).__name__}>", accepted)
-    import narwhals as nw
-
-    frame = nw.from_native(rewards, eager_only=True)
-    return {name: frame[name].to_list() for name in frame.columns}

@@ -10,6 +10,7 @@ import numpy as np
 
 from metabandit.bandit.arms import Arms
 from metabandit.bandit.decisions import Decisions
+from metabandit.bandit.frames import check_lengths, numbers_of_rows, rows_of
 from metabandit.bandit.log import DecisionLog
 from metabandit.bandit.tasks import Tasks, plain_name
 from metabandit.checking import finite
@@ -82,11 +83,14 @@ class Rewards:
         if decided is None:
             self._learn_data(columns, values, spans)
             return
-        places = self.log.places(decided.id if isinstance(decided, Decisions) else decided)
+        places = self._places(decided)
         if len(places) != len(values):
             raise InvalidInput(
                 "reward", f"<{len(values)} rewards>", f"one for each of {len(places)} decisions"
             )
+        if columns.get("id") is not None and not np.array_equal(self._places(columns["id"]), places):
+            what = "<columns 'decision' and 'id' that contradict each other>"
+            raise InvalidInput("rewards", what, "one of the two, or both for the same decisions")
         self._check_columns(columns, places)
         fresh, changed = self.log.sorted_out(places, values, spans, amend)
         if len(changed):
@@ -99,6 +103,9 @@ class Rewards:
         for j in changed:
             self._learn_one(int(places[j]), float(values[j]), float(spans[j]), amend=True)
         self._recount(places[changed])
+
+    def _places(self, decided: Any) -> Array:
+        return self.log.places(decided.id if isinstance(decided, Decisions) else decided)
 
     def _check_columns(self, columns: dict[str, Any], places: Array) -> None:
         """Columns beside the rewards must be known, and agree with the log."""
@@ -118,19 +125,14 @@ class Rewards:
             accepted = '"decision" and "reward", or "task", "arm" and "reward"'
             raise InvalidInput("rewards", f"<columns {sorted(map(str, columns))}>", accepted)
         rest = {name: column for name, column in columns.items() if name not in KNOWN}
-        for name, column in (("task", columns["task"]), ("arm", columns["arm"]), *rest.items()):
-            if isinstance(column, str) or not hasattr(column, "__len__") or len(column) != len(values):
-                what = f"<a column {name!r} of another length>"
-                raise InvalidInput("rewards", what, f"{len(values)} entries, as many as rewards")
+        named = {name: columns[name] for name in ("task", "arm")}
+        check_lengths("rewards", named | rest, len(values), "rewards")
         strange = [str(name) for name in rest if name not in self.tasks.features.names]
         if stray := difflib.get_close_matches("exposure", strange, 1, 0.8):
             raise InvalidInput("rewards", f"<a column {stray[0]!r}>", '"exposure", if that is what is meant')
         arms = np.array([self.arms.number(arm) for arm in columns["arm"]], np.int64)
         names = [plain_name(name) for name in columns["task"]]
-        records = (
-            [dict(zip(rest, row, strict=True)) for row in zip(*rest.values(), strict=True)] if rest else None
-        )
-        self._observe(self.tasks.many(names, records), arms, values, spans)
+        self._observe(self.tasks.many(names, rows_of(rest) if rest else None), arms, values, spans)
 
     # -- checks ------------------------------------------------------------------------------------------------
 
@@ -170,23 +172,17 @@ def rewards_of(columns: dict[str, Any]) -> tuple[Array, Array]:
     """Rewards and exposures of a batch : (n,) each."""
     if columns.get("reward") is None:
         raise InvalidInput("rewards", f"<columns {sorted(map(str, columns))}>", 'a column named "reward"')
-    try:
-        values = np.atleast_1d(np.asarray(columns["reward"], float))
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidInput("reward", columns["reward"], "numbers") from None
-    if not np.isfinite(values).all():
-        row = int(np.flatnonzero(~np.isfinite(values))[0])
-        accepted = "finite numbers; leave out rows whose reward has not come"
-        raise InvalidInput("reward", f"<{float(values[row])} in row {row}>", accepted)
-    spans = finite("exposure", columns.get("exposure", 1.0))
-    if spans.shape not in ((), values.shape):
-        raise InvalidInput("exposure", f"<array of shape {spans.shape}>", f"one number, or {len(values)}")
+    accepted = "finite numbers, not text; leave out rows whose reward has not come"
+    values = numbers_of_rows("reward", columns["reward"], accepted)
+    spans = numbers_of_rows("exposure", columns.get("exposure", 1.0), "finite numbers, not text")
+    if spans.shape not in ((1,), values.shape):
+        raise InvalidInput("exposure", f"<{len(spans)} exposures>", f"one number, or {len(values)}")
     return values, np.broadcast_to(spans, values.shape)
 
 
 def _number(name: str, value: Any) -> float:
     if type(value) is float and math.isfinite(value):
         return value
-    if isinstance(value, str):
+    if isinstance(value, (str, bytes)):
         raise InvalidInput(name, value, "a number, not a text")
     return float(finite(name, value, ()))

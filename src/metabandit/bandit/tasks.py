@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from metabandit.bandit.frames import is_frame, records_of
 from metabandit.checking import checked_name
 from metabandit.errors import DamagedFile, InvalidInput, UnknownName
 from metabandit.features import Features
@@ -200,7 +201,7 @@ def plain_name(task: Any) -> Name:
 
 
 def _is_table(metadata: Any) -> bool:
-    return hasattr(metadata, "columns") or isinstance(metadata, np.ndarray)
+    return is_frame(metadata) or isinstance(metadata, np.ndarray)
 
 
 def digest_of(metadata: Any) -> int:
@@ -218,16 +219,3 @@ def digest_of(metadata: Any) -> int:
 
 def _shown(value: Any) -> str:
     return repr(value.item() if isinstance(value, np.generic) else value)
-
-
-def records_of(metadata: Any, n: int) -> list[Any]:
-    """One record for each of n tasks, from a data frame, an array or a sequence."""
-    if hasattr(metadata, "columns"):
-        import narwhals as nw
-
-        records = list(nw.from_native(metadata, eager_only=True).iter_rows(named=True))
-    else:
-        records = list(metadata)
-    if len(records) != n:
-        raise InvalidInput("metadata", f"<{len(records)} records>", f"one for each of {n} tasks")
-    return records

@@ -220,6 +220,8 @@ def as_mapping(record: Any, keys: Keys) -> Mapping[str, Any] | None:
     if isinstance(record, Mapping):
         keys.check(record)
         return record
+    if callable(getattr(record, "keys", None)) and not hasattr(record, "columns"):  # a row of a data frame
+        return as_mapping(dict(record.items()), keys)
     if isinstance(record, str) or not isinstance(record, (Sequence, np.ndarray)):
         raise InvalidInput("metadata", record, "a mapping from column to value, or None")
     if (isinstance(record, np.ndarray) and record.ndim != 1) or len(record) != len(keys.names):
