@@ -13,8 +13,8 @@ STUDY = Study(
     name="drift",
     title="Drifting tasks",
     about="Task effects follow an Ornstein-Uhlenbeck process from round to round. What is it worth to know that, and "
-    "what does it cost to take them for constant? Thompson sampling explores as if what it learns would last; the tempered "
-    "policies explore half as much.",
+    "what does it cost to take them for constant? Thompson sampling explores as if what it learns would last; the "
+    "tempered policies explore half as much.",
     cases=tuple(
         Case(f"drift={c:g}", replace(BASE, drift=c), f"correlation {c:g} a round") for c in (0.9, 0.98, 0.995)
     ),
