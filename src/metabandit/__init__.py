@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from metabandit import features, policies
+    from metabandit import features, lab, policies
     from metabandit.bandit.bandit import MultiTaskBandit
     from metabandit.bandit.decisions import Decisions
     from metabandit.bandit.explanation import Explanation
@@ -76,7 +76,7 @@ _HOMES = {
     "types": ("Decision",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
-_ROOMS = {"features": "features", "policies": "policies", "presets": "models.presets"}
+_ROOMS = {"features": "features", "lab": "lab", "policies": "policies", "presets": "models.presets"}
 
 __all__ = [  # noqa: RUF022 - sorted without regard to case
     "BetaLogisticModel",
@@ -97,6 +97,7 @@ __all__ = [  # noqa: RUF022 - sorted without regard to case
     "Greedy",
     "InvalidInput",
     "InverseGamma",
+    "lab",
     "Linear",
     "LinearMixedModel",
     "load",

@@ -1,6 +1,12 @@
 """The laboratory: environments, simulations, and every experiment of the paper.
 
 Names are imported on first use.
+
+>>> from metabandit import lab
+>>> env = lab.GaussianTasks(n_tasks=20, n_arms=3, n_features=5)
+>>> result = lab.simulate(env, ["mtts", "oracle-ts"], horizon=20, seeds=3)
+>>> result.policies
+['mtts', 'oracle-ts']
 """
 
 from __future__ import annotations
