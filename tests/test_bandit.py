@@ -138,9 +138,59 @@ def test_an_id_of_ones_own_gives_the_same_decision_again() -> None:
     assert b.decide("a", id="request-1") == first
     with pytest.raises(mb.InvalidInput, match="belongs to a decision for task 'a'"):
         b.decide("b", id="request-1")
-    with pytest.raises(mb.InvalidInput, match="ids"):
-        b.decide_many(["a", "b"], ids=["request-1", "request-2"])
+    with pytest.raises(mb.InvalidInput, match="belongs to a decision for task 'a'"):
+        b.decide_many(["new", "b"], ids=["request-2", "request-1"])
+    with pytest.raises(mb.InvalidInput, match="2 ids, 1 of them different"):
+        b.decide_many(["new", "new"], ids=["request-2", "request-2"])
     assert b.tasks == ["a"]
+
+
+def test_a_repeat_is_checked_and_learns_nothing() -> None:
+    b = mb.MultiTaskBandit(ARMS, metadata={"age": "number", "country": "category"}, model=KNOWN, seed=7)
+    first = b.decide("a", {"age": 3.0, "country": "NO"}, eligible=["urgent", "short"], id="r")
+    b.add_task("a", {"age": 5.0, "country": "NO"})
+    before = (repr(b), b.belief.version, b.features.spec())
+    other = ({"urgent", "short"} - {first.arm}).pop()
+    for refused, words in (
+        ({"eligible": ["nothing"]}, "arm: got 'nothing'"),
+        ({"eligible": ["friendly", other]}, f"eligible: got <arms without '{first.arm}'>"),
+        ({"metadata": {"age": "old"}}, "got 'old'"),
+        ({"metadata": {"agee": 1.0}}, "'agee'"),
+    ):
+        with pytest.raises(mb.InvalidInput, match=words):
+            b.decide("a", id="r", **refused)  # type: ignore[arg-type]
+        many = {name: [value] for name, value in refused.items()}
+        with pytest.raises(mb.InvalidInput, match=words):
+            b.decide_many(["a"], ids=["r"], **many)  # type: ignore[arg-type]
+    for metadata in (None, {"age": 3.0, "country": "NO"}, {"age": 9.0, "country": "SE"}):
+        assert b.decide("a", metadata, eligible=[first.arm], id="r") == first
+        assert list(b.decide_many(["a"], [metadata], ids=["r"])) == [first]
+    assert (repr(b), b.belief.version, b.features.spec()) == before
+
+
+def test_a_repeat_after_its_arm_was_retired_gives_the_decision_that_was_made() -> None:
+    b = bandit(policy=mb.Floored(mb.Thompson(), 0.1, 0.6))
+    first = b.decide("a", {"age": 3.0}, eligible=["short", "urgent"], id="r")
+    b.retire_arm(first.arm)
+    assert b.decide("a", {"age": 3.0}, eligible=["short", "urgent"], id="r") == first
+    assert b.decide_many(["a"], eligible=[["short", "urgent"]], ids=["r"])[0] == first
+
+
+def test_a_batch_with_ids_used_before_gives_those_decisions_and_makes_the_new_ones() -> None:
+    b, calm = bandit(), bandit()
+    frame = pd.DataFrame({"task": ["u", "v", "w"], "age": [1.0, 2.0, 3.0], "id": ["1", "2", "3"]})
+    first = [list(one.decide_many(frame[:2])) for one in (b, calm)]
+    for one in (b, calm):
+        one.learn("1", 2.0)
+    again = list(b.decide_many(frame[::-1]))
+    assert again[1:] == first[0][::-1]
+    assert again[0] == calm.decide("w", {"age": 3.0}, id="3")
+    assert again[0].version > again[1].version
+    assert list(b.decide_many(frame[::-1])) == again
+    assert b.decide("v", id="2") == again[1]
+    assert (b.tasks, len(b.decide_many([]))) == (["u", "v", "w"], 0)
+    half = b.decide_many(["u", "x"], eligible=[[again[2].arm], ["urgent"]], ids=["1", "4"])
+    assert list(half) == [again[2], b.decide("x", id="4")]
 
 
 def test_a_decision_depends_on_its_id_not_on_what_was_decided_before() -> None:
@@ -340,6 +390,27 @@ def test_data_that_were_not_decided_here() -> None:
         (lambda b: b.learn_many(5), "rewards"),
         (lambda b: b.decide_many(["u", 2.5]), "task: got 2.5"),
         (lambda b: b.decide_many(["u"], eligible=[["short"], None]), "eligible"),
+        (
+            lambda b: b.decide_many(["u", "v"], eligible=["short", "urgent"]),
+            "eligible: got ['short', 'urgent']; accepted: a list of arms for each task, such as [['short', 'fri",
+        ),
+        (
+            lambda b: b.decide_many(["u"], eligible=np.ones((1, 2), bool)),
+            "eligible: got <bool array of shape (1, 2)>; accepted: a list of arms for each task, such as",
+        ),
+        (
+            lambda b: b.decide_many(["u"], eligible=np.ones((1, 3))),
+            "eligible: got <float64 array of shape (1, 3)>",
+        ),
+        (
+            lambda b: b.decide_many(["u"], eligible=np.zeros((1, 3), bool)),
+            "eligible: got <a row without an arm>",
+        ),
+        (
+            lambda b: b.decide("u", eligible=np.ones(3, bool)),
+            "eligible: got array([ True,  True,  True]); acc",
+        ),
+        (lambda b: b.decide_many(["u", "v"], ids=["x", " "]), "ids: got ' '"),
         (lambda b: b.decide_many(pd.DataFrame({"age": [1.0]})), 'accepted: a column named "task"'),
         (lambda b: b.decide_many(["u", "v"], [{"age": 1.0}]), "metadata"),
         (lambda b: b.decide_many(b.decide_many([])), "tasks: got Decisions"),

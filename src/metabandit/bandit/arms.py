@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -61,39 +61,55 @@ class Arms:
         switched[self.number(arm)] = active
         self.set_active(switched)
 
-    def mask(self, eligible: Sequence[str] | None) -> Array | None:
-        """The arms that may be chosen : (K,); None when all may."""
+    def named(self, eligible: Any) -> Array | None:
+        """The arms that are named, retired or not : (K,); None when none had to be."""
         if eligible is None:
-            return None if self.all_active else self.active
-        if isinstance(eligible, str) or not isinstance(eligible, Iterable):
-            raise InvalidInput("eligible", eligible, "a list of arms")
+            return None
+        flags = isinstance(eligible, np.ndarray) and eligible.dtype.kind in "biuf"
+        if flags or isinstance(eligible, (str, dict)) or not isinstance(eligible, Iterable):
+            raise InvalidInput("eligible", eligible, "a list of the names of arms")
         mask = np.zeros(len(self.names), bool)
         mask[[self.number(arm) for arm in eligible]] = True
-        mask &= self.active
         if not mask.any():
             raise InvalidInput("eligible", eligible, f"at least one of the active arms {self.active_names}")
         return mask
 
-    def masks(self, eligible: Any, n: int) -> Array | None:
+    def many_named(self, eligible: Any, n: int) -> Array | None:
         """The same for n decisions : (n, K), from a list of arms for each or a boolean array."""
         if eligible is None:
-            return None if self.all_active else np.tile(self.active, (n, 1))
+            return None
+        shape = (n, len(self.names))
+        accepted = (
+            f"a list of arms for each task, such as [{self.names[:2]}, ...], or a boolean array {shape}"
+        )
+        if isinstance(eligible, np.ndarray) and eligible.dtype.kind in "biuf":
+            if eligible.dtype != bool or eligible.shape != shape:
+                raise InvalidInput(
+                    "eligible", f"<{eligible.dtype} array of shape {eligible.shape}>", accepted
+                )
+            if not eligible.any(axis=1).all():
+                raise InvalidInput("eligible", "<a row without an arm>", "at least one active arm for each")
+            return eligible.copy()
         if not hasattr(eligible, "__len__") or isinstance(eligible, (str, dict)):
-            raise InvalidInput("eligible", eligible, "a list of arms for each task, or a boolean array")
+            raise InvalidInput("eligible", eligible, accepted)
+        if any(isinstance(arms, str) for arms in eligible):
+            raise InvalidInput("eligible", eligible, accepted)
         if len(eligible) != n:
             raise InvalidInput("eligible", f"<{len(eligible)} entries>", f"one for each of {n} tasks")
-        if (
-            isinstance(eligible, np.ndarray)
-            and eligible.dtype == bool
-            and eligible.shape == (n, len(self.names))
-        ):
-            masks: Array = eligible & self.active
-            if not masks.any(axis=1).all():
-                raise InvalidInput(
-                    "eligible", "<a row without an active arm>", "at least one active arm for each"
-                )
-            return masks
-        return np.array([self.active if arms is None else self.mask(arms) for arms in eligible])
+        every = np.ones(len(self.names), bool)
+        rows = [every if arms is None else self.named(arms) for arms in eligible]
+        return np.array(rows, bool).reshape(shape)
+
+    def choosable(self, named: Array | None, n: int) -> Array | None:
+        """Those of the named arms that are active : (n, K), of named (n, K); None when all are."""
+        if named is None:
+            return None if self.all_active else np.tile(self.active, (n, 1))
+        masks = named & self.active
+        if not masks.any(axis=1).all():
+            row = int(np.flatnonzero(~masks.any(axis=1))[0])
+            retired = [arm for arm, is_named in zip(self.names, named[row], strict=True) if is_named]
+            raise InvalidInput("eligible", retired, f"at least one of the active arms {self.active_names}")
+        return masks
 
 
 def _checked(arms: Iterable[str]) -> list[str]:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metabandit.bandit.arms import Arms
-from metabandit.bandit.batch import batch_of
+from metabandit.bandit.batch import Batch, batch_of, checked_id
 from metabandit.bandit.decisions import Decisions
 from metabandit.bandit.draws import DrawsInForce
 from metabandit.bandit.frames import columns_of, is_frame
 from metabandit.bandit.log import DecisionLog
+from metabandit.bandit.repeats import Repeats
 from metabandit.bandit.rewards import Rewards
 from metabandit.bandit.tasks import Tasks, plain_name
-from metabandit.checking import checked_name
 from metabandit.errors import InvalidInput
 from metabandit.features import Features, make
 from metabandit.laws import Law, Normal
@@ -82,6 +82,7 @@ class MultiTaskBandit:
         self.model, self.policy, self.seed = model, policy, seed
         self._draws, self._log = DrawsInForce(refresh, seed), DecisionLog()
         self._rewards = Rewards(self._log, tasks, arms)
+        self._repeats = Repeats(self._log, tasks, arms)
 
     # -- what there is -----------------------------------------------------------------------------------------
 
@@ -152,31 +153,21 @@ class MultiTaskBandit:
         """Choose an arm for a task. A new task id is a new task; no metadata means the average task.
 
         eligible : the arms that may be chosen this time; None: every active arm.
-        id : a name of your own for the decision. The same id again gives the same decision again.
+        id : a name of your own for the decision. The same id again gives the same decision again, whatever is
+            known by then; what is asked must still be right.
         """
-        if id is not None and (repeated := self._repeated(id, task)) is not None:
-            return repeated
-        mask = self._arms.mask(eligible)
-        if eligible is not None and mask is not None:
-            _check_feasible(self.policy, mask[None])
+        named = self._arms.named(eligible)
+        named = None if named is None else named[None]
+        if id is not None:
+            batch = Batch([plain_name(task)], [metadata], [checked_id("id", id)])
+            if (place := int(self._repeats.places(batch, named)[0])) >= 0:
+                return self._decision(place, id)
+        mask = self._choosable(named, 1)
         tasks = np.array([self._tasks.one(task, metadata)])
         number = self._log.size if id is None else number_of(id)
-        made = self._choose(tasks, np.array([number], np.uint64), None if mask is None else mask[None])
-        place = self._log.append(tasks, *made, self.belief.version, None if id is None else [id])[0]
-        return self._decision(int(place), id)
-
-    def _repeated(self, id: str, task: Any) -> Decision | None:
-        if not isinstance(id, str):
-            raise InvalidInput("id", id, "a text")
-        place = self._log.texts.get(checked_name("id", id))
-        if place is None:
-            return None
-        decision = self._decision(place, id)
-        if decision.task != plain_name(task):
-            raise InvalidInput(
-                "id", id, f"an id not used before: it belongs to a decision for task {decision.task!r}"
-            )
-        return decision
+        made = self._choose(tasks, np.array([number], np.uint64), mask)
+        place = int(self._log.append(tasks, *made, self.belief.version, None if id is None else [id])[0])
+        return self._decision(place, id)
 
     def _decision(self, place: int, id: str | None) -> Decision:
         task, arm, version, probability, error, *_ = self._log.records[place].item()
@@ -193,24 +184,42 @@ class MultiTaskBandit:
             have ids); or the task ids, with `metadata` a sequence of records, a data frame or an array with a row
             for each.
         eligible : a list of arms for each, or a boolean array (n, arms).
+        ids : a name of your own for each; those used before give the same decisions again.
         probability : False leaves the probabilities out (NaN), where only speed counts.
         """
         batch = batch_of(tasks, metadata, ids)
-        names, ids = batch.names, batch.ids
-        mask = self._arms.masks(eligible, len(names))
-        if eligible is not None and mask is not None and len(mask):
-            _check_feasible(self.policy, np.unique(mask, axis=0))
-        if ids is not None and (used := next((id for id in ids if id in self._log.texts), None)) is not None:
-            raise InvalidInput("ids", used, "texts not used before")
-        if not names:
-            return Decisions([], [], [], np.zeros(0), np.zeros(0), self.belief.version)
-        index = self._tasks.many(names, batch.metadata)
+        named = self._arms.many_named(eligible, len(batch))
+        places = self._repeats.places(batch, named)
+        fresh = np.flatnonzero(places < 0)
+        if len(fresh):
+            new = batch if len(fresh) == len(batch) else batch.part(fresh)
+            places[fresh] = self._decide_new(new, None if named is None else named[fresh], probability)
+        return self._decisions(places, batch)
+
+    def _decide_new(self, batch: Batch, named: Array | None, probability: bool) -> Array:
+        """Decide and log; returns the places in the log."""
+        mask = self._choosable(named, len(batch))
+        index = self._tasks.many(batch.names, batch.metadata)
         first = self._log.size
-        numbers = np.arange(first, first + len(names)) if ids is None else [number_of(id) for id in ids]
+        numbers = (
+            np.arange(first, first + len(batch)) if batch.ids is None else list(map(number_of, batch.ids))
+        )
         made = self._choose(index, np.asarray(numbers, np.uint64), mask, probability)
-        places = self._log.append(index, *made, self.belief.version, ids)
-        chosen = list(map(self._arms.names.__getitem__, made[0].tolist()))
-        return Decisions(places if ids is None else ids, names, chosen, *made[1:], self.belief.version)  # type: ignore[arg-type]
+        return self._log.append(index, *made, self.belief.version, batch.ids)
+
+    def _decisions(self, places: Array, batch: Batch) -> Decisions:
+        records = self._log.records[places]
+        chosen = list(map(self._arms.names.__getitem__, records["arm"].tolist()))
+        numbers = (np.ascontiguousarray(records[name]) for name in ("probability", "error", "version"))
+        ids: Any = places if batch.ids is None else batch.ids
+        return Decisions(ids, batch.names, chosen, *numbers)
+
+    def _choosable(self, named: Array | None, n: int) -> Array | None:
+        """The arms that may be chosen : (n, K), None for all of them; refused where the policy cannot."""
+        mask = self._arms.choosable(named, n)
+        if named is not None and mask is not None:
+            _check_feasible(self.policy, np.unique(mask, axis=0))
+        return mask
 
     def _choose(
         self, tasks: Array, numbers: Array, mask: Any, probability: bool = True

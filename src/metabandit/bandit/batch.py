@@ -88,12 +88,15 @@ def _metadata_columns(names: list[str]) -> list[str]:
 def _checked_ids(ids: Any, n: int) -> list[str]:
     if isinstance(ids, str) or not isinstance(ids, Iterable):
         raise InvalidInput("ids", ids, f"{n} different texts")
-    texts: list[str] = list(ids)
-    for id in texts:
-        if not isinstance(id, str):
-            raise InvalidInput("ids", id, "texts")
-        checked_name("ids", id)
+    texts = [checked_id("ids", id) for id in ids]
     if len(texts) != n or len(set(texts)) != n:
         given = f"<{len(texts)} ids, {len(set(texts))} of them different>"
         raise InvalidInput("ids", given, f"{n} different texts")
     return texts
+
+
+def checked_id(argument: str, id: Any) -> str:
+    """The name of a decision."""
+    if not isinstance(id, str):
+        raise InvalidInput(argument, id, "a text")
+    return checked_name(argument, id)

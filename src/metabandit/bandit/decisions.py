@@ -29,7 +29,7 @@ class Decisions:
     arm: Sequence[str]
     probability: Array
     standard_error: Array
-    version: int
+    version: Array
 
     def __len__(self) -> int:
         return len(self.id)
@@ -38,7 +38,7 @@ class Decisions:
         number = self.id[j]
         name = number if isinstance(number, str) else int(number)
         error, p = float(self.standard_error[j]), float(self.probability[j])
-        return Decision(name, self.task[j], self.arm[j], p, error, self.version)
+        return Decision(name, self.task[j], self.arm[j], p, error, int(self.version[j]))
 
     def __iter__(self) -> Iterator[Decision]:
         return (self[j] for j in range(len(self)))

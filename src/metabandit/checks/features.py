@@ -87,14 +87,18 @@ def check_refusals(features: Features, records: list[Any]) -> None:
     before, columns = _memory(features), list(features.columns)
     if features.names:
         for bad in (object(), "text", {object(): 1}):
-            try:
-                features.rows([*records, bad])
-            except InvalidInput:
-                pass
-            else:
-                raise AssertionError(f"{bad!r} was accepted as metadata")
-            assert _memory(features) == before, "a refused batch has left a trace"
-            assert features.columns == columns, "a refused batch has left columns"
+            for read in (features.rows, features.check):
+                try:
+                    read([*records, bad])
+                except InvalidInput:
+                    pass
+                else:
+                    raise AssertionError(f"{bad!r} was accepted as metadata")
+                assert _memory(features) == before, "a refused batch has left a trace"
+                assert features.columns == columns, "a refused batch has left columns"
+    for given in (records, records[:1]):
+        features.check(given)
+    assert (_memory(features), features.columns) == (before, columns), "a check has left a trace"
     features.rows(records)
 
 

@@ -95,6 +95,14 @@ class Features(ABC):
         finally:
             self._rollback(mark)
 
+    def check(self, records: Any) -> None:
+        """Refuse what rows() refuses. Learns nothing."""
+        mark = self._mark()
+        try:
+            self.rows(records)
+        finally:
+            self._rollback(mark)
+
     def bind(self, arms: list[str]) -> Self:
         """Learn the names of the arms; only features given per arm need them."""
         return self
