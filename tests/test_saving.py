@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pickle
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import metabandit as mb
+from metabandit import features
 from metabandit.bandit import saving
 
 ARMS = ["a", "b", "c"]
@@ -116,6 +118,54 @@ def test_a_transformer_has_to_be_given_again(tmp_path: Path) -> None:
     with pytest.raises(mb.InvalidInput, match="metadata"):
         mb.load(tmp_path / "b.mb")
     assert mb.load(tmp_path / "b.mb", metadata=scaler).decide("u") == bandit.decide("u")
+
+
+SAVED = {"age": "number", "country": "category", "plan": ["free", "paid"]}
+SMOOTH = mb.SquaredExponential(1.0)
+
+
+@pytest.mark.parametrize(
+    ("saved", "others"),
+    [
+        (SAVED, [["age"], {"age": "number"}, SAVED | {"plan": ["free"]}, SAVED | {"age": "category"}, "age"]),
+        (
+            ["age"],
+            [["wage"], ["age", "wage"], {"age": "category"}, features.Columns(["age"], intercept=False)],
+        ),
+        ("age + C(country)", ["age", "age + country", ["age"]]),
+        (features.Arrays(2), [features.Arrays(3), features.Arrays(2, intercept=False), ["x0", "x1"]]),
+        (features.PerArm(["x"]), [features.PerArm(["y"]), features.PerArm(["x"], intercepts=False)]),
+        (features.RandomFourier(SMOOTH, 4, ["x"]), [features.RandomFourier(SMOOTH, 4, ["x"], seed=1), ["x"]]),
+        (features.InducingPoints(SMOOTH, [[0.0]]), [features.InducingPoints(SMOOTH, [[1.0]])]),
+        (
+            features.Stacked([["age"], features.Arrays(["z"])]),
+            [features.Stacked([["age"]]), features.Stacked([["age"], features.Arrays(["y"])])],
+        ),
+    ],
+    ids=["dict", "list", "formula", "arrays", "per arm", "fourier", "inducing", "stacked"],
+)
+def test_metadata_that_do_not_describe_the_saved_columns_are_refused(
+    saved: object, others: list[object], tmp_path: Path
+) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, metadata=copy.deepcopy(saved), seed=3)
+    bandit.decide("u")
+    bandit.save(tmp_path / "b.mb")
+    for other in others:
+        with pytest.raises(mb.InvalidInput, match=r"metadata: got <.*that were saved"):
+            mb.load(tmp_path / "b.mb", metadata=copy.deepcopy(other))
+    loaded = mb.load(tmp_path / "b.mb", metadata=copy.deepcopy(saved))
+    assert loaded.features.spec() == bandit.features.spec()
+
+
+def test_refused_features_are_left_as_they_were(tmp_path: Path) -> None:
+    bandit = mb.MultiTaskBandit(ARMS, metadata=features.Stacked([["age"], features.Arrays(["z"])]), seed=3)
+    bandit.decide("u", {"age": 5.0, "z": 1.0})
+    bandit.save(tmp_path / "b.mb")
+    other = features.Stacked([["age"], features.Arrays(["y"])])
+    before = other.spec()
+    with pytest.raises(mb.InvalidInput):
+        mb.load(tmp_path / "b.mb", metadata=other)
+    assert other.spec() == before
 
 
 def test_a_file_cut_anywhere_is_refused(tmp_path: Path) -> None:

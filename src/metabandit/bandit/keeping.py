@@ -55,7 +55,8 @@ def load(
 ) -> MultiTaskBandit:
     """A bandit from the file that save() wrote; it continues bit for bit as the saved one would have.
 
-    metadata : only for features that plain data cannot hold (a fitted transformer): the same object as before.
+    metadata : only for features that plain data cannot hold (a fitted transformer): the same object as before. What
+        does not describe the columns that were saved is refused.
     policy, model : only for those of your own, which this library cannot make again from their spec.
 
     >>> import os, tempfile, metabandit as mb

@@ -28,6 +28,8 @@ class Arrays(Features):
     ['age', 'visits']
     """
 
+    settings = ("names", "named", "intercept", "groups")
+
     def __init__(self, p: int | list[str], intercept: bool = True, groups: list[str] | None = None) -> None:
         named = not isinstance(p, (int, np.integer))
         self.names = (

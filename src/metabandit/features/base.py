@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from functools import cached_property
@@ -53,6 +54,8 @@ class Features(ABC):
     """the metadata columns that are read, in the order in which a plain array gives them"""
 
     kinds: ClassVar[dict[str, type[Features]]] = {}
+    settings: ClassVar[tuple[str, ...]] = ()
+    """the entries of spec() that say what was asked for; all others are learned from records"""
     _by_position = False  # whether a frame with other column names is read by position
     _born: list[int] = []  # for each column the last rows brought, the row that did
 
@@ -149,8 +152,19 @@ class Features(ABC):
         """The features that `spec` was taken from."""
 
     def resume(self, spec: dict[str, Any]) -> None:
-        """Take over what the features saved as `spec` had learned, if those were the same features."""
+        """Take over what the features saved as `spec`, which were made like these, had learned."""
         self.__dict__.update(type(self).from_spec(spec).__dict__)
+
+    def _check_settings(self, spec: dict[str, Any]) -> None:
+        """Refuse what these features were not made like."""
+        kind, mine = type(self).__name__, self.spec()
+        if spec["kind"] != kind:
+            raise InvalidInput("metadata", f"<{kind}>", f"the {spec['kind']} features that were saved")
+        for name in self.settings:
+            own = json.loads(json.dumps(mine[name], default=lambda value: value.tolist()))
+            if own != spec[name]:
+                accepted = f"the {kind} features that were saved, {name} = {spec[name]}"
+                raise InvalidInput("metadata", f"<{kind} features, {name} = {own}>", accepted)
 
 
 def from_spec(spec: dict[str, Any], metadata: Features | None = None) -> Features:
@@ -172,10 +186,7 @@ def from_spec(spec: dict[str, Any], metadata: Features | None = None) -> Feature
             return kind.from_spec(spec)
         except (KeyError, TypeError, IndexError) as error:
             raise InvalidInput("spec", spec, f"what spec() gave ({error!r})") from error
-    if type(metadata) is not kind:
-        raise InvalidInput(
-            "metadata", f"<{type(metadata).__name__}>", f"the {kind.__name__} features that were saved"
-        )
+    metadata._check_settings(spec)
     metadata.resume(spec)
     return metadata
 

@@ -65,6 +65,8 @@ class Columns(Designed):
     ['intercept', 'age', 'plan[free]', 'plan[paid]', 'country[NO]', 'country[SE]']
     """
 
+    settings = ("of", "intercept", "max_levels")
+
     def __init__(
         self,
         columns: list[str] | Mapping[str, Any],

@@ -35,6 +35,8 @@ class Formula(Designed):
     ['intercept', 'np.log(visits)', 'age', 'country[NO]', 'country[SE]']
     """
 
+    settings = ("text", "sampled", "max_levels")
+
     def __init__(self, formula: str, sample: Any = None, max_levels: int = MAX_LEVELS) -> None:
         if not isinstance(formula, str) or not formula.strip():
             raise InvalidInput("formula", formula, 'text such as "age + C(country)"')

@@ -34,6 +34,8 @@ class HilbertSpace(Smooth):
            [0.882, 1.   ]])
     """
 
+    settings = (*Smooth.settings, "low", "high", "half", "omega", "weights")
+
     def __init__(
         self,
         covariance: Covariance,

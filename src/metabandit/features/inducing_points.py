@@ -36,6 +36,8 @@ class InducingPoints(Smooth):
     array([0., 1.])
     """
 
+    settings = (*Smooth.settings, "points", "covariance")
+
     def __init__(
         self,
         covariance: Covariance,
@@ -91,6 +93,4 @@ class InducingPoints(Smooth):
         return made
 
     def resume(self, spec: dict[str, Any]) -> None:
-        if spec["points"] != self.points.tolist() or spec["name"] != self.name:
-            raise InvalidInput("metadata", f"<{self.name} with other points>", "the features that were saved")
         self.__dict__.update(self._with(self.covariance, spec).__dict__)

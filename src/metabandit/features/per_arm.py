@@ -42,6 +42,7 @@ class PerArm(Features):
     """
 
     layout = "given"
+    settings = ("names", "intercepts", "own_groups")
 
     def __init__(
         self, names: int | list[str], intercepts: bool = True, groups: list[str] | None = None

@@ -29,6 +29,8 @@ class RandomFourier(Smooth):
            [0.9, 1. ]])
     """
 
+    settings = (*Smooth.settings, "frequencies", "amplitude")
+
     def __init__(
         self,
         covariance: Covariance,

@@ -7,7 +7,7 @@ approximation), and every arm has its own function, for the features are by arm.
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ def with_verbs(covariance: Any, *verbs: str) -> Any:
 
 class Smooth(Features):
     """Columns that are functions of p numbers; a missing number is its running mean."""
+
+    settings: ClassVar[tuple[str, ...]] = ("inputs", "name", "intercept")
 
     def _prepare(self, inputs: int | list[str], n_columns: int, name: str, intercept: bool) -> None:
         named = isinstance(inputs, (list, tuple))

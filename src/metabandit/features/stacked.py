@@ -29,6 +29,8 @@ class Stacked(Features):
     (['HilbertSpace(age)[0]', 'HilbertSpace(age)[1]'], 'country[NO]')
     """
 
+    settings = ("intercept",)
+
     def __init__(self, parts: list[Any], intercept: bool = True) -> None:
         if not isinstance(parts, (list, tuple)) or not parts:
             raise InvalidInput("parts", parts, "a list of features")
@@ -113,13 +115,18 @@ class Stacked(Features):
         made._take(spec)
         return made
 
-    def resume(self, spec: dict[str, Any]) -> None:
+    def _check_settings(self, spec: dict[str, Any]) -> None:
+        super()._check_settings(spec)
         if len(spec["parts"]) != len(self.parts):
             raise InvalidInput(
                 "metadata", f"<{len(self.parts)} parts>", f"the {len(spec['parts'])} parts that were saved"
             )
         for part, saved in zip(self.parts, spec["parts"], strict=True):
-            from_spec(saved, part)
+            part._check_settings(saved)
+
+    def resume(self, spec: dict[str, Any]) -> None:
+        for part, saved in zip(self.parts, spec["parts"], strict=True):
+            part.resume(saved)
         self._take(spec)
 
     def _take(self, spec: dict[str, Any]) -> None:

@@ -176,11 +176,14 @@ class Transformed(Features):
         given = "<features of a transformer, which is not saved>"
         raise InvalidInput("metadata", given, "metadata= with the same fitted transformer, when loading")
 
-    def resume(self, spec: dict[str, Any]) -> None:
+    def _check_settings(self, spec: dict[str, Any]) -> None:
+        super()._check_settings(spec)
         if spec["columns"] != self.columns or spec["names"] != self.names:
             raise InvalidInput(
                 "metadata", f"<a transformer to {self.columns}>", f"the one to {spec['columns']}"
             )
+
+    def resume(self, spec: dict[str, Any]) -> None:
         self.groups = list(spec["groups"])
         self._means.restore(spec["means"])
 
