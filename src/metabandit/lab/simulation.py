@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import pickle
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +15,7 @@ import numpy as np
 from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.kernels import Lazy
-from metabandit.lab import compiled, orders, players
+from metabandit.lab import compiled, orders, players, processes
 from metabandit.lab.agents import agent_of, name_of
 from metabandit.lab.environment import Environment
 from metabandit.lab.result import Part, Result
@@ -28,6 +24,8 @@ from metabandit.lab.runs import Run, Runs, key_of
 _play: Any = Lazy("play")
 Array = np.ndarray[Any, Any]
 Tick = Callable[[int], None]
+
+MOST_SEED = (1 << 63) - 1  # what a store can hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +43,8 @@ class Setting:
         spec = getattr(policy, "spec", None)
         if not callable(spec) or callable(self.order):
             return None
-        return key_of(self.environment.spec(), spec(), self.order, self.horizon)
+        made = [f"{type(x).__module__}.{type(x).__qualname__}" for x in (self.environment, policy)]
+        return key_of(made, self.environment.spec(), spec(), self.order, self.horizon)
 
 
 def simulate(
@@ -74,10 +73,10 @@ def simulate(
     )
     if not isinstance(environment, Environment):
         raise InvalidInput("environment", environment, "an environment such as lab.GaussianTasks()")
-    numbers = checked_seeds(seeds)
-    store = None if keep is None else Runs(keep)
+    numbers, jobs = checked_seeds(seeds), count("jobs", jobs)
+    store = None if keep is None else Runs(keep, "keep")
     try:
-        parts = run([setting], numbers, count("jobs", jobs), store, progress)
+        parts = run([setting], numbers, jobs, store, progress)
     finally:
         if store is not None:
             store.close()
@@ -93,16 +92,28 @@ def run(
         for p in s.policies
     ]  # fmt: skip
     units = list(_missing(settings, parts, seeds, store))
-    with _progress(len(units), progress) as tick:
-        for unit, runs in _done(units, jobs):
+    processes.check_importable(list({id(unit.setting): unit for unit in units}.values()), jobs)
+    with _progress(len(units), progress) as tick, closing(processes.finished(units, jobs)) as finished:
+        for done, runs in finished:
+            unit = units[done]
             mine = [part for part in parts if part.setting is settings[unit.setting_number]]
             for number, made in zip(unit.places, runs, strict=True):
+                _check_length(mine[number], made)
                 mine[number].runs[unit.seed] = made
                 key = None if store is None else mine[number].setting.key(mine[number].policy)
                 if store is not None and key is not None:
                     store.put(key, unit.seed, made)
             tick(1)
     return parts
+
+
+def _check_length(part: Part, made: Run) -> None:
+    """Refuse what could not be averaged over seeds."""
+    for other in part.runs.values():
+        if other.curves.shape != made.curves.shape:
+            given = f"<{part.order}, whose length depends on the random numbers>"
+            raise InvalidInput("order", given, "as many interactions with every seed")
+        return
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,69 +157,16 @@ def play_world(setting: Setting, policies: Sequence[Any], seed: int) -> list[Run
     runs = []
     for policy in policies:
         start = time.perf_counter()
-        player = players.player_of(policy, world, order, seed)
-        play = compiled.play if compiled.can_compile(player, world) else players.play
-        chosen = play(player, world, tasks, visits)
+        try:
+            player = players.player_of(policy, world, order, seed)
+            play = compiled.play if compiled.can_compile(player, world) else players.play
+            chosen = play(player, world, tasks, visits)
+        except Exception as error:
+            error.add_note(f"while {name_of(policy)} played seed {seed}")
+            raise
         seconds = time.perf_counter() - start
         runs.append(Run(world.judge(tasks, visits, chosen, per_point), seconds))
     return runs
-
-
-# -- processes -----------------------------------------------------------------------------------------------------
-
-
-def _done(units: list[Unit], jobs: int) -> Iterator[tuple[Unit, list[Run]]]:
-    """Units and what came of them, as they are finished."""
-    if jobs == 1 or len(units) < 2:
-        for unit in units:
-            yield unit, unit()
-        return
-    _check_importable(units)
-    context = multiprocessing.get_context("spawn")
-    with _one_thread(), ProcessPoolExecutor(min(jobs, len(units)), context, _quietly) as pool:
-        waiting, left = {}, iter(units)
-        try:
-            while True:
-                for unit in left:  # few at a time, so that Ctrl-C has little to cancel
-                    waiting[pool.submit(unit)] = unit
-                    if len(waiting) >= 2 * jobs:
-                        break
-                if not waiting:
-                    return
-                for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                    yield waiting.pop(future), future.result()
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _quietly() -> None:
-    """In a worker: Ctrl-C is the parent's to handle."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _check_importable(units: list[Unit]) -> None:
-    try:
-        pickle.dumps(units[0].setting)
-    except (pickle.PicklingError, AttributeError, TypeError) as error:
-        accepted = f"1 with policies, orders or environments that cannot be imported by name ({error})"
-        raise InvalidInput("jobs", "<more than 1>", accepted) from None
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """The workers' linear algebra uses one thread each: what is parallel are the seeds."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 @contextmanager
@@ -242,6 +200,6 @@ def checked_seeds(seeds: Any) -> list[int]:
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         raise InvalidInput("seeds", seeds, "a number of seeds >= 1, or a list of them")
     made = [count("seeds", seed, least=0) for seed in seeds]
-    if not made or len(set(made)) < len(made):
-        raise InvalidInput("seeds", made, "at least one seed, none twice")
+    if not made or len(set(made)) < len(made) or max(made) > MOST_SEED:
+        raise InvalidInput("seeds", made, "at least one seed, none twice, none above 2^63 - 1")
     return made
