@@ -8,13 +8,14 @@ learn(task, arm, reward, context), context being the vectors of the arms, (K, q)
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from metabandit.bandit.draws import DrawsInForce
 from metabandit.errors import InvalidInput
-from metabandit.lab.environment import World
+from metabandit.lab.environment import Problem, World
 from metabandit.laws import Normal
 from metabandit.learning.refresh import Refresh
 from metabandit.models.base import Belief
@@ -85,7 +86,7 @@ def player_of(policy: Any, world: World, order: str, seed: int) -> Any:
     player = deepcopy(policy)
     start = getattr(player, "start", None)
     if callable(start):
-        start(world.problem)
+        start(shown(world.problem))
     return player
 
 
@@ -100,7 +101,9 @@ def play(player: Any, world: World, tasks: Array, visits: Array) -> Array:
         context = world.context(i, t)
         arm = player.decide(i) if context is None else player.decide(i, context)
         if isinstance(arm, bool) or not isinstance(arm, (int, np.integer)) or not 0 <= arm < n_arms:
-            raise InvalidInput(f"decide({i})", arm, f"an arm's number from 0 to {n_arms - 1}")
+            raise InvalidInput(
+                f"{type(player).__name__}.decide({i})", arm, f"an arm's number from 0 to {n_arms - 1}"
+            )
         reward = float(world.rewards(i, t, arm, times[j])[0])
         if context is None:
             player.learn(i, int(arm), reward)
