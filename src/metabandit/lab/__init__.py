@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from metabandit.lab.environments.bernoulli import BernoulliTasks
     from metabandit.lab.environments.clustered import ClusteredTasks
     from metabandit.lab.environments.contextual import ContextualTasks
+    from metabandit.lab.environments.data_frame import DataFrameTasks
     from metabandit.lab.environments.drifting import DriftingTasks
+    from metabandit.lab.environments.flights import FlightTasks
     from metabandit.lab.environments.gaussian import GaussianTasks
     from metabandit.lab.environments.heavy_tailed import HeavyTailedTasks
     from metabandit.lab.environments.nonlinear import NonlinearTasks
     from metabandit.lab.environments.poisson import PoissonTasks
+    from metabandit.lab.environments.star import StarTasks
+    from metabandit.lab.environments.verb_agg import VerbAggTasks
     from metabandit.lab.result import Result
     from metabandit.lab.simulation import simulate
 
@@ -36,11 +40,15 @@ _HOMES = {
     "environments.bernoulli": ("BernoulliTasks",),
     "environments.clustered": ("ClusteredTasks",),
     "environments.contextual": ("ContextualTasks",),
+    "environments.data_frame": ("DataFrameTasks",),
     "environments.drifting": ("DriftingTasks",),
+    "environments.flights": ("FlightTasks",),
     "environments.gaussian": ("GaussianTasks",),
     "environments.heavy_tailed": ("HeavyTailedTasks",),
     "environments.nonlinear": ("NonlinearTasks",),
     "environments.poisson": ("PoissonTasks",),
+    "environments.star": ("StarTasks",),
+    "environments.verb_agg": ("VerbAggTasks",),
     "result": ("Result",),
     "simulation": ("simulate",),
 }
@@ -52,8 +60,10 @@ __all__ = [  # noqa: RUF022 - sorted without regard to case
     "BernoulliTasks",
     "ClusteredTasks",
     "ContextualTasks",
+    "DataFrameTasks",
     "DriftingTasks",
     "Environment",
+    "FlightTasks",
     "GaussianTasks",
     "HeavyTailedTasks",
     "NonlinearTasks",
@@ -61,6 +71,8 @@ __all__ = [  # noqa: RUF022 - sorted without regard to case
     "Problem",
     "Result",
     "simulate",
+    "StarTasks",
+    "VerbAggTasks",
     "World",
 ]
 

@@ -186,6 +186,8 @@ class Environment(ABC):
 def _plain(value: Any) -> Any:
     if hasattr(value, "spec"):
         return model_spec(value) if hasattr(value, "belief") else value.spec()
+    if isinstance(value, tuple):
+        return [_plain(each) for each in value]
     return np.asarray(value).tolist() if isinstance(value, (np.ndarray, np.generic)) else value
 
 
