@@ -3,6 +3,9 @@
 A player may also have `start(problem)`, called before anything else with what it may know, and `advance(time)`, called
 whenever a round over all tasks is over. In contextual problems it is asked decide(task, context) and told
 learn(task, arm, reward, context), context being the vectors of the arms, (K, q).
+
+A player with `play(world, tasks, visits)` is asked for the arms (n,) of the whole simulation at once instead: it has a
+compiled loop of its own. It is shown the world, so only what stands for the paper's code has one (lab/published).
 """
 
 from __future__ import annotations
@@ -90,8 +93,23 @@ def player_of(policy: Any, world: World, order: str, seed: int) -> Any:
     return player
 
 
+def shown(problem: Problem) -> Problem:
+    """The problem with arrays that can only be read: the next policy meets the same."""
+    arrays: dict[str, Any] = {
+        f.name: value.view()
+        for f in fields(problem)
+        if isinstance(value := getattr(problem, f.name), np.ndarray)
+    }
+    for array in arrays.values():
+        array.flags.writeable = False
+    return replace(problem, **arrays)
+
+
 def play(player: Any, world: World, tasks: Array, visits: Array) -> Array:
-    """One decision and one reward at a time: the arms (n,) that were chosen."""
+    """One decision and one reward at a time, or as the player itself plays: the arms (n,) that were chosen."""
+    if callable(getattr(player, "play", None)):
+        whole: Array = player.play(world, tasks, visits)
+        return whole
     n_arms, n_tasks = world.problem.n_arms, world.problem.n_tasks
     chosen, times = np.empty(len(tasks), np.int64), world.times(len(tasks))
     clocked = callable(getattr(player, "advance", None))
