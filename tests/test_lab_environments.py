@@ -391,11 +391,6 @@ class Planted(lab.GaussianTasks):
         return world
 
 
-@dataclass(frozen=True, eq=False)
-class Other(World):
-    """A world with a bug."""
-
-
 def remade(world: World, kind: Any = World, **changes: Any) -> World:
     return kind(**{**vars(world), **changes})  # type: ignore[no-any-return]
 
@@ -403,6 +398,11 @@ def remade(world: World, kind: Any = World, **changes: Any) -> World:
 class Unseeded(Planted):
     def broken(self, world: World) -> World:
         return remade(world, truth=world.truth + 1e-9 * np.random.default_rng().random())
+
+
+class OtherWhenPickled(Planted):
+    def __reduce__(self) -> Any:
+        return OtherWhenPickled, (self.n_tasks + 1, self.n_arms, self.n_features)
 
 
 class OneWorld(Planted):
@@ -510,6 +510,7 @@ class AnySeed(Planted):
 
 BUGS = [
     (Unseeded, "the same seed gave another world"),
+    (OtherWhenPickled, "a pickled copy differs"),
     (OneWorld, "two seeds gave one world"),
     (SameRewards, "two seeds, same rewards"),
     (WrongShape, "truth of shape"),

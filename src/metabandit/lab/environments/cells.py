@@ -61,7 +61,9 @@ class Cells:
         """(N, K, K p): every arm has its own coefficients."""
         held = TaskFeatures(len(self.arms), len(self.arms) * len(self.columns), "by_arm")
         held.append(self.rows)
-        return held.phis(np.arange(len(self.tasks)))
+        phi = held.phis(np.arange(len(self.tasks)))
+        phi.flags.writeable = False  # worlds share it
+        return phi
 
     def in_order(self, order: Array) -> tuple[Array, Array]:
         """values and starts when the tasks come in another order : (N,)."""
