@@ -1,6 +1,7 @@
 """Figure 2 (b): Bernoulli bandits."""
 
 from metabandit.lab.environments.bernoulli import BernoulliTasks
+from metabandit.lab.published import PUBLISHED
 from metabandit.lab.study import Case, Study
 
 POLICIES = ("mtts", "mtts-approx", "oracle-ts", "glb-ts", "meta-ts", "individual-ts", "osfa")
@@ -20,6 +21,7 @@ STUDY = Study(
     "for three dispersions of the tasks around what their metadata predict.",
     cases=CASES,
     policies=POLICIES,
+    published=PUBLISHED["binary"],
     compare=(("mtts", "individual-ts"), ("mtts", "meta-ts"), ("mtts", "glb-ts"), ("mtts-approx", "mtts")),
     notes=NOTES,
 )

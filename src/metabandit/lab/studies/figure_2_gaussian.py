@@ -1,6 +1,7 @@
 """Figure 2 (a): Gaussian bandits."""
 
 from metabandit.lab.environments.gaussian import GaussianTasks
+from metabandit.lab.published import PUBLISHED
 from metabandit.lab.study import Case, Study
 
 POLICIES = ("mtts", "mtts-approx", "oracle-ts", "linear-ts", "meta-ts", "individual-ts", "osfa")
@@ -21,6 +22,7 @@ STUDY = Study(
     "sizes of the task effects.",
     cases=CASES,
     policies=POLICIES,
+    published=PUBLISHED["real"],
     compare=(("mtts", "individual-ts"), ("mtts", "meta-ts"), ("mtts-approx", "mtts")),
     notes=NOTES,
 )

@@ -1,6 +1,7 @@
 """Figure 3: means that are not linear in the features."""
 
 from metabandit.lab.environments.gaussian import GaussianTasks
+from metabandit.lab.published import PUBLISHED
 from metabandit.lab.studies.figure_2_gaussian import POLICIES
 from metabandit.lab.study import Case, Study
 
@@ -22,6 +23,7 @@ STUDY = Study(
         for v in (1.0, 0.5, 0.25, 0.1)
     ),
     policies=POLICIES,
+    published=PUBLISHED["real"],
     compare=(("mtts", "individual-ts"), ("mtts", "meta-ts")),
     notes=(
         "N = T = 200, K = 8, d = 15, noise variance 1.",

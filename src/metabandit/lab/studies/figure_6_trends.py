@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from metabandit.lab.environments.gaussian import GaussianTasks
+from metabandit.lab.published import PUBLISHED
+from metabandit.lab.published.gaussian import GaussianMTTS
 from metabandit.lab.studies.figure_2_gaussian import POLICIES
 from metabandit.lab.study import Case, Study
 
@@ -35,6 +37,7 @@ STUDY = Study(
     "tasks, one varied at a time around N = T = 100, K = 8, d = 15, sigma = 1; concurrent.",
     cases=tuple(cases()),
     policies=POLICIES,
+    published={**PUBLISHED["real"], "mtts": GaussianMTTS(every=20)},
     orders=("concurrent",),
     horizon=100,
     compare=(("mtts", "individual-ts"), ("mtts", "meta-ts")),
