@@ -23,6 +23,8 @@ Array = np.ndarray[Any, Any]
 
 ORACLE = "oracle-ts"
 MOST_PRESETS = 256
+KNOWN = (ORACLE, "individual-ts", "osfa")  # presets whose coefficients are known: one draw is as good as any
+FOREVER = 1e12  # rewards
 DEFAULT_EVERY = 100  # rewards between draws that cost milliseconds, as in MultiTaskBandit
 
 
@@ -82,6 +84,8 @@ class Agent:
         rule = self.refresh
         if isinstance(rule, Mapping):
             rule = rule.get(order, rule.get(""))
+        if rule is None and self.preset in KNOWN:
+            return Refresh("every", FOREVER)
         if rule is None:
             return Refresh("always") if problem.reward == "real" else Refresh("every", DEFAULT_EVERY)
         return Refresh.of(rule)

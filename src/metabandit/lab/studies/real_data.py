@@ -15,7 +15,7 @@ STUDY = Study(
     title="Real data",
     about="Schools and class types (Project STAR), people and situations (VerbAgg), destinations and airports "
     "(flights): the mean recorded rewards of every cell are the truth, and rewards are drawn from those recorded in "
-    "it. What does metadata gain where nobody made up the model, and what does it cost where it says nothing (VerbAgg)?",
+    "it. What does metadata gain where nobody made up the model, and what does it cost where it says nothing?",
     cases=(
         Case("star", StarTasks(), "Project STAR", ("mtts", LEARNING, "linear-ts", *BASELINES[1:])),
         Case("verb-agg", VerbAggTasks(), "VerbAgg", ("mtts", LEARNING_BINARY, *BASELINES)),
