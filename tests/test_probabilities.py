@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:overflow encountered:RuntimeWarning"  # 64-bit words wrap around on purpose
 )
 Array = np.ndarray[Any, Any]
-EXACT = 1e-9  # normals
+EXACT = 1e-10  # normals, and every row's sum
 CLOSE = 1e-8  # beta and gamma
 ROUNDED = 1e-7  # what the twins of beta and gamma are good to, for shapes of 1e7
 
@@ -54,7 +54,37 @@ def test_normals_equal_dense_panels(spread: str, k: int, rng: np.random.Generato
         mean = size * rng.normal(size=k) * sd
         got = p_normal(mean, sd)
         np.testing.assert_allclose(got, twin.normals(mean, sd), atol=EXACT, rtol=0)
-        assert abs(got.sum() - 1.0) < k * EXACT
+        assert abs(got.sum() - 1.0) < EXACT
+
+
+@pytest.mark.parametrize("k", [3, 6, 12, 32, 200])
+def test_rows_of_alike_normals_sum_to_one(k: int, rng: np.random.Generator) -> None:
+    """The worst case: the largest of many arms of one sd has a law much sharper than theirs."""
+    n = 6000 // k
+    for spread in (0.0, 0.1, 0.3, 1.0, 3.0):
+        mean = spread * (rng.normal(size=(n, k)) if spread else np.zeros((n, k)))
+        for sd in (np.ones((n, k)), np.exp(0.3 * rng.normal(size=(n, k)))):
+            np.testing.assert_allclose(p_normal(mean, sd).sum(axis=1), 1.0, atol=EXACT, rtol=0)
+
+
+@pytest.mark.parametrize("law", [Beta, Gamma])
+def test_rows_of_beta_and_gamma_laws_sum_to_one(law: Any, rng: np.random.Generator) -> None:
+    for k in (3, 12, 40, 200):
+        for low, high in ((-12.0, 9.0), (-1.0, 1.0), (2.0, 6.0)):
+            wild = 10.0 ** rng.uniform(low, high, (2, 50, k))
+            alike = 10.0 ** rng.uniform(low, high, (2, 50, 1)) * np.exp(0.01 * rng.normal(size=(2, 50, k)))
+            for first, second in (wild, alike):
+                total = action_probabilities(law(first, second)).sum(axis=1)
+                np.testing.assert_allclose(total, 1.0, atol=CLOSE, rtol=0)
+
+
+@pytest.mark.parametrize("law", [Beta, Gamma])
+@pytest.mark.parametrize("k", [59, 94, 247])
+def test_the_largest_of_many_arms_with_exponential_tails_is_much_sharper_than_each(law: Any, k: int) -> None:
+    """Shapes near 0: the product of all F then changes K times as fast as an F, and panels must follow it."""
+    shapes = 10.0 ** np.arange(-12.0, 0.0)[:, None] * np.ones(k)
+    got = action_probabilities(law(shapes, np.ones_like(shapes)))
+    np.testing.assert_allclose(got, 1.0 / k, atol=CLOSE, rtol=0)
 
 
 def test_the_twin_itself_equals_adaptive_quadrature(rng: np.random.Generator) -> None:

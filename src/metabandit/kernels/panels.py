@@ -43,6 +43,9 @@ from metabandit.kernels.shapes import (
 Array = np.ndarray[Any, Any]
 
 PART = 2.5  # lengths of the sharpest law to a panel
+GROWTH = 6.0  # of the log of all F's product on a panel that matters
+SMALL = 20.0  # minus the log of a product that does not matter
+FAINT = 1e-11  # an F below this is taken as this: the product does not matter there
 
 
 def _integrals() -> Array:
@@ -73,7 +76,7 @@ def step(kind, law, count, u, start):  # type: ignore[no-untyped-def]
     """
     part, right = 1.3 * PART, start
     if u >= start:
-        part, right = PART / (1.0 + 0.12 * math.log(count)), math.inf
+        part, right = PART, u + room_of_product(kind, law, count, u)
     shared = bends(kind, u)
     for b in range(count):
         if law[HI, b] > u:
@@ -86,6 +89,23 @@ def step(kind, law, count, u, start):  # type: ignore[no-untyped-def]
     while not fits(kind, law, count, u, right, part, bends(kind, right)):
         right = u + 0.7 * (right - u)
     return max(right, u + 4e-16 * abs(u))  # always forward, also when a law is narrower than floating point tells apart
+
+
+@compiled_strict
+def room_of_product(kind, law, count, u):  # type: ignore[no-untyped-def]
+    """How far the next panel may go because of the product of all F, which can be much sharper than each of them.
+
+    Its logarithm is concave, so that what it gains on a panel is at most its slope here times the length.
+    """
+    level, growth = 0.0, 0.0
+    for b in range(count):
+        if law[LO, b] <= u < law[HI, b]:
+            base = max(law[BASE, b], FAINT)
+            level += math.log(min(base, 1.0))
+            growth += math.exp(law[PEAK, b] - dropped(kind, law, b, u)) / base
+        elif law[LO, b] > u:
+            level += math.log(FAINT)
+    return max(GROWTH, -SMALL - level) / growth if growth > 0.0 else math.inf
 
 
 @compiled_strict

@@ -64,8 +64,10 @@ def normal_panel(law, hi, count, u, half, only, pdf, cdf):  # type: ignore[no-un
 @compiled
 def normal_width(law, lo, hi, count, u):  # type: ignore[no-untyped-def]
     """How far the next panel may go: a given part of the smallest sd that matters on it."""
-    # The largest of many arms has a sharper law than each of them: about sqrt(2 log K) times.
-    part = 3.8 / (1.0 + 0.2 * math.log(count))
+    # The largest of many arms has a sharper law than each of them: about sqrt(2 log K) times. The numbers keep a row's
+    # sum within 1e-10 of one for up to 200 arms of one sd, which is the worst case.
+    many = math.log(count)
+    part = 3.8 / (1.0 + many * (0.2 + 0.046 * many))
     width = math.inf
     for b in range(count):
         if hi[b] > u:

@@ -17,7 +17,8 @@ def action_probabilities(
 ) -> Array:
     """The probability of every arm : (K,) or (n, K) that its draw from `law` is the largest of the eligible.
 
-    Exact to 1e-8 or better when the arms are independent. Of correlated arms it is a Monte Carlo mean over `draws`
+    Exact when the arms are independent, up to an absolute error of 1e-10 for normal laws and of 1e-8 for beta and gamma
+    laws; rows sum to one within as much. Of correlated arms it is a Monte Carlo mean over `draws`
     lines that depend on the keys (default: 0 .. n - 1); `Thompson.probabilities` also gives standard errors.
 
     >>> import numpy as np, metabandit as mb

@@ -43,6 +43,9 @@ class Thompson:
         is multiplied by scale when a + b is large, and never exceeds what a beta law can have.
     draws : how many lines the probabilities of correlated arms are averaged over; independent arms need none.
 
+    The probabilities of independent arms have an absolute error of at most 1e-10 (normal laws) or 1e-8 (beta and gamma
+    laws), and sum to one within as much; their standard error is 0.
+
     Among exactly equal draws, which only point masses can give, the arm of the lowest index is taken.
 
     >>> import numpy as np, metabandit as mb
