@@ -15,26 +15,18 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 import metabandit as mb
 from metabandit.features import PerArm
+from metabandit.lab.peers import BayesianBandits, ContextualBandits, MabWiser, Peer, River
 
 K, P, TASK_VAR = 8, 7, 0.25
 D = K + P
 SECONDS, MOST_ROUNDS = 10.0, 100
 Array = np.ndarray[Any, Any]
-
-
-class Player(Protocol):
-    """What a round asks of each side."""
-
-    def act(self, i: int) -> int: ...
-    def learn(self, i: int, arm: int, reward: float) -> None: ...
-    def means(self) -> Array:
-        """The posterior means of all r_i : (N, K), by this side's own model."""
 
 
 class Tasks:
@@ -47,6 +39,7 @@ class Tasks:
         theta = rng.standard_normal(D) / np.sqrt(D)
         self.truth = self.phi @ theta + np.sqrt(TASK_VAR) * rng.standard_normal((n, K))
         self.noise = rng.standard_normal((MOST_ROUNDS, n, K))
+        self.context = self.z.reshape(n, K * P)
         self.n = n
 
 
@@ -61,7 +54,7 @@ class Ours:
         for i in range(tasks.n):
             self.bandit.add_task(i, tasks.z[i])
 
-    def act(self, i: int) -> int:
+    def decide(self, i: int) -> int:
         self.decision = self.bandit.decide(i)
         return int(self.decision.arm)
 
@@ -72,108 +65,14 @@ class Ours:
         return self.bandit.belief.moments(np.arange(self.bandit.belief.n_tasks))[0]
 
 
-class BayesianBandits:
-    """The linear mixed model as a regression on scaled one-hot columns, d + N K of them."""
-
-    def __init__(self, tasks: Tasks) -> None:
-        from bayesianbandits import NormalRegressor
-
-        self.sparse = tasks.n * K > 500  # where its sparse path is the faster one
-        self.regressor = NormalRegressor(alpha=1.0, beta=1.0, sparse=self.sparse, random_state=0)
-        self.scaled, self.n = tasks.phi / np.sqrt(D), tasks.n
-
-    def rows(self, i: int) -> Any:
-        wide = np.zeros((K, D + self.n * K))
-        wide[:, :D] = self.scaled[i]
-        wide[np.arange(K), D + i * K + np.arange(K)] = np.sqrt(TASK_VAR)
-        if self.sparse:
-            from scipy.sparse import csc_array
-
-            return csc_array(wide)
-        return wide
-
-    def act(self, i: int) -> int:
-        self.now = self.rows(i)
-        return int(self.regressor.sample(self.now)[0].argmax())
-
-    def learn(self, i: int, arm: int, reward: float) -> None:
-        row = self.now[[arm]] if not self.sparse else self.now[[arm], :]
-        self.regressor.partial_fit(row, np.array([reward]))
-
-    def means(self) -> Array:
-        return np.array([self.regressor.predict(self.rows(i)) for i in range(self.n)])
-
-
-class MabWiser:
-    """Linear Thompson sampling, one regression an arm."""
-
-    def __init__(self, tasks: Tasks) -> None:
-        from mabwiser.mab import MAB, LearningPolicy
-
-        self.context = tasks.z.reshape(tasks.n, 1, K * P)
-        self.bandit = MAB(list(range(K)), LearningPolicy.LinTS(alpha=1.0), seed=0)
-        self.bandit.fit(list(range(K)), [0.0] * K, np.zeros((K, K * P)))
-
-    def act(self, i: int) -> int:
-        return int(self.bandit.predict(self.context[i]))
-
-    def learn(self, i: int, arm: int, reward: float) -> None:
-        self.bandit.partial_fit([arm], [reward], self.context[i])
-
-    def means(self) -> Array:
-        models = self.bandit._imp.arm_to_model
-        return self.context[:, 0] @ np.array([models[a].beta for a in range(K)]).T
-
-
-class ContextualBandits:
-    """Linear Thompson sampling, one regression an arm."""
-
-    def __init__(self, tasks: Tasks) -> None:
-        from contextualbandits.online import LinTS
-
-        self.context = tasks.z.reshape(tasks.n, 1, K * P)
-        self.bandit = LinTS(nchoices=K, random_state=1)
-        self.bandit.partial_fit(np.zeros((K, K * P)), np.arange(K), np.zeros(K))
-
-    def act(self, i: int) -> int:
-        return int(self.bandit.predict(self.context[i])[0])
-
-    def learn(self, i: int, arm: int, reward: float) -> None:
-        self.bandit.partial_fit(self.context[i], np.array([arm]), np.array([reward]))
-
-    def means(self) -> Array:
-        made = self.bandit.predict(self.context[:, 0], exploit=True, output_all_scores=True)
-        return np.asarray(made["scores"])
-
-
-class River:
-    """LinUCB with one regression an arm: river's Thompson sampling takes no context."""
-
-    def __init__(self, tasks: Tasks) -> None:
-        from river.bandit import LinUCBDisjoint
-
-        self.context = [dict(enumerate(row.tolist())) for row in tasks.z.reshape(tasks.n, K * P)]
-        self.bandit = LinUCBDisjoint(alpha=1.0, seed=0)
-
-    def act(self, i: int) -> int:
-        return int(self.bandit.pull(list(range(K)), context=self.context[i]))
-
-    def learn(self, i: int, arm: int, reward: float) -> None:
-        self.bandit.update(arm, self.context[i], reward)
-
-    def means(self) -> Array:
-        models = self.bandit._bayes_lin_regs
-        return np.array([[models[a].predict_one(row) for a in range(K)] for row in self.context])
-
-
-def play(player: Player, tasks: Tasks) -> tuple[float, Array, tuple[Array, Array, Array]]:
+def play(player: Peer, tasks: Tasks) -> tuple[float, Array, tuple[Array, Array, Array]]:
     """Whole rounds until the time is up: us a round of one decision, the regret of each round, the data."""
     regret, data, spent = [], [], 0.0
     while spent < SECONDS and len(regret) < MOST_ROUNDS:
         errors, got = tasks.noise[len(regret)], 0.0
         for i in range(tasks.n):
             start = time.perf_counter()
-            arm = player.act(i)
+            arm = player.decide(i)
             reward = float(tasks.truth[i, arm] + errors[i, arm])
             player.learn(i, arm, reward)
             spent += time.perf_counter() - start
@@ -190,7 +89,7 @@ def _columns(data: list[tuple[int, int, float]]) -> tuple[Array, Array, Array]:
     return np.array(i), np.array(arm), np.array(reward)
 
 
-def posterior_error(player: Player, tasks: Tasks, data: tuple[Array, Array, Array]) -> str:
+def posterior_error(player: Peer, tasks: Tasks, data: tuple[Array, Array, Array]) -> str:
     """The largest distance from the exact posterior mean given the data this side has seen."""
     means = player.means()
     exact = mb.LinearMixedModel(coef_cov=1.0 / D, task_cov=TASK_VAR, noise_var=1.0).belief(K, D)
@@ -200,12 +99,12 @@ def posterior_error(player: Player, tasks: Tasks, data: tuple[Array, Array, Arra
     return f"{np.abs(means - exact.moments(np.arange(tasks.n))[0]).max():.0e}"
 
 
-SIDES: dict[str, Callable[[Tasks], Player]] = {
+SIDES: dict[str, Callable[[Tasks], Peer]] = {
     "metabandit": Ours,
-    "bayesianbandits": BayesianBandits,
-    "mabwiser": MabWiser,
-    "contextualbandits": ContextualBandits,
-    "river": River,
+    "bayesianbandits": lambda tasks: BayesianBandits(tasks.phi, 1.0 / np.sqrt(D), np.sqrt(TASK_VAR)),
+    "mabwiser": lambda tasks: MabWiser(tasks.context, K),
+    "contextualbandits": lambda tasks: ContextualBandits(tasks.context, K),
+    "river": lambda tasks: River(tasks.context, K),
 }
 
 

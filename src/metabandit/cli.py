@@ -112,7 +112,7 @@ def run_studies(names: tuple[str, ...], seeds: int | None, jobs: int | None, var
 
     chosen = [studies.study(name) for name in names]
     for found in chosen:
-        found.settings(variant)  # refuses a variant that it does not have before anything runs
+        found.check(variant)
     for found in chosen:
         try:
             outcome = run_study(found, out, seeds, jobs or os.cpu_count() or 1, variant)

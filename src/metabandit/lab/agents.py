@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -188,6 +188,14 @@ def agent_of(policy: Any) -> Any:
     if isinstance(policy, type) or not (fits or decides):
         raise InvalidInput("policies", policy, f"one of {tuple(AGENTS)}, or objects with decide and learn")
     return policy
+
+
+def check_ready(policies: Iterable[Any]) -> None:
+    """Let policies that stand on other libraries refuse where those are not installed."""
+    for policy in policies:
+        check = getattr(policy, "check_installed", None)
+        if callable(check):
+            check()
 
 
 def name_of(policy: Any) -> str:

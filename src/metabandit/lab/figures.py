@@ -97,10 +97,10 @@ def _grid(result: Result, rows: dict[str, str]) -> list[list[list[Part]]]:
     return [list(line.values()) for line in lines.values()]
 
 
-def _panels(rows: int, columns: int) -> tuple[Any, Any]:
+def _panels(rows: int, columns: int, tall: float = 2.05) -> tuple[Any, Any]:
     from matplotlib.figure import Figure
 
-    width, height = max(2.5 * columns, 4.2) + 0.6, 2.05 * rows + 0.6
+    width, height = max(2.5 * columns, 4.2) + 0.6, tall * rows + 0.6
     figure = Figure(figsize=(width, height))
     bottom = 0.4 / height  # for the legend
     figure.set_layout_engine("constrained", rect=(0.0, bottom, 1.0, 1.0 - bottom))
@@ -230,8 +230,9 @@ def bars_figure(outcome: Outcome) -> Any:
     result, study = outcome.result, outcome.study
     groups = report.groups(result)
     columns = min(3, len(groups))
+    tall = max(2.05, 0.6 + 0.17 * max(len(parts) for parts in groups))  # names need room
     with check_matplotlib().rc_context(STYLE):
-        figure, axes = _panels(-(-len(groups) // columns), columns)
+        figure, axes = _panels(-(-len(groups) // columns), columns, tall)
         for panel in axes.flat[len(groups) :]:
             panel.set_axis_off()
         for parts, panel in zip(groups, axes.flat, strict=False):

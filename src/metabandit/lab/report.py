@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from metabandit.lab.study import Outcome
 
 Array = np.ndarray[Any, Any]
+
+DOUBT = 1e-3  # level of the paired t tests by which one policy is said to beat another
 
 
 def report(outcome: Outcome) -> str:
@@ -37,10 +40,11 @@ def report(outcome: Outcome) -> str:
     ]
     said = [f"- {line}" for line in _sentences(outcome)]
     fitted = ["", "## Growth", "", *_slopes(outcome)] if study.slopes else []
+    beaten = [line for name in study.challenged for line in _beaten(groups(outcome.result), name)]
     shares = ["", "## Shares, setting by setting", "", *_shares(outcome)] if study.compare else []
     notes = ["", "## Notes", "", *(f"- {note}" for note in study.notes)] if study.notes else []
     totals = ["", "## Totals", "", *_table(outcome)]
-    return "\n".join([*head, *said, *fitted, *shares, *totals, *notes]) + "\n"
+    return "\n".join([*head, *said, *beaten, *fitted, *shares, *totals, *notes]) + "\n"
 
 
 def _sentences(outcome: Outcome) -> list[str]:
@@ -81,6 +85,44 @@ def _range(found: list[list[Part]], first: str, second: str) -> str:
 
 def _share(share: float, error: float) -> str:
     return f"{share:.1%}" if math.isnan(error) else f"{share:.1%} ± {error:.1%}"
+
+
+def _beaten(found: list[list[Part]], name: str) -> list[str]:
+    """A section: who beats a policy, setting by setting, and by how much."""
+    lines, wins = [], []
+    for group in found:
+        parts = {part.name: part for part in group}
+        if name not in parts:
+            continue
+        ahead = better(group, parts[name])
+        wins += [ahead[0][0].name] if ahead else []
+        regret = float(parts[name].totals().mean())
+        shown = [f"{part.name} by {by:,.0f} ± {error:,.0f} ({by / regret:.0%})" for part, by, error in ahead]
+        lines.append(
+            f"- {where(group[0])}: {name} ({regret:,.0f}) is beaten by {', '.join(shown) or 'nobody'}."
+        )
+    first = ", ".join(f"{winner} in {n}" for winner, n in Counter(wins).most_common())
+    ahead_of_all = f"; furthest ahead of it: {first}" if wins else ""
+    said = f"{name} is beaten in {len(wins)} of {len(lines)} settings{ahead_of_all}."
+    rule = (
+        "Differences of regret on the same seeds, mean ± standard error, where a paired t test of level "
+        f"{DOUBT:.1%} sees one; the oracle aside."
+    )
+    return ["", f"## Where {name} is beaten", "", f"{said} {rule}", "", *lines]
+
+
+def better(group: list[Part], part: Part) -> list[tuple[Part, float, float]]:
+    """Who has a lower regret than a policy on the same seeds, by how much, and its standard error; most first."""
+    from scipy.special import stdtrit
+
+    least, found = stdtrit(len(part.seeds) - 1, 1.0 - DOUBT), []
+    for other in group:
+        if other is part or other.name == ORACLE or other.seeds != part.seeds:
+            continue
+        by, error = mean_and_error(part.totals() - other.totals())
+        if by > least * error:  # never with one seed, whose error is not a number
+            found.append((other, by, error))
+    return sorted(found, key=lambda item: -item[1])
 
 
 def _growths(found: list[list[Part]], name: str, result: Result) -> str:

@@ -16,7 +16,7 @@ from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.kernels import Lazy
 from metabandit.lab import compiled, orders, players, processes
-from metabandit.lab.agents import agent_of, name_of
+from metabandit.lab.agents import agent_of, check_ready, name_of
 from metabandit.lab.environment import Environment
 from metabandit.lab.result import Part, Result
 from metabandit.lab.runs import Run, Runs, key_of
@@ -87,6 +87,8 @@ def run(
     settings: Sequence[Setting], seeds: list[int], jobs: int, store: Runs | None, progress: bool | None = None
 ) -> list[Part]:
     """Every policy of every setting on every seed; what the store has is not done again."""
+    for setting in settings:
+        check_ready(setting.policies)
     parts = [
         Part(s.label, orders.order_name(s.order), name_of(p), s.environment.reward, p, s) for s in settings
         for p in s.policies
@@ -148,6 +150,7 @@ def _missing(
 
 def play_world(setting: Setting, policies: Sequence[Any], seed: int) -> list[Run]:
     """The policies, one after the other, on one world."""
+    check_ready(policies)  # also loads other libraries, before any clock runs
     world = setting.environment.world(seed)
     n_tasks, order = world.problem.n_tasks, orders.order_name(setting.order)
     tasks = orders.made(setting.order, n_tasks, setting.horizon, seed)

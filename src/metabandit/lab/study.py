@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from metabandit.errors import InvalidInput
+from metabandit.lab.agents import check_ready
 from metabandit.lab.environment import Environment
 from metabandit.lab.result import Result
 from metabandit.lab.runs import Runs
@@ -45,7 +46,8 @@ class Study:
     about : what is asked, in a paragraph. notes : what a reader has to know of the choices made.
     metric : "regret" or "multitask_regret". shape : "curves", a panel for each case and order; "sweep", totals against
         `Case.at`; or "bars", totals of the policies in every case.
-    compare : pairs of policies whose regrets the report sets in relation.
+    compare : pairs of policies whose regrets the report sets in relation. challenged : policies of which it says who
+        beats them, setting by setting.
     published : policies by name as the authors' code had them, for the variant "published"; empty: there is none.
     hidden : policies that may leave a panel at the top, so that the others can be told apart.
     axis : what a sweep without rows is along. slopes : whether the report fits exponents to sweeps; bounds : what
@@ -63,6 +65,7 @@ class Study:
     metric: str = "regret"
     shape: str = "curves"
     compare: tuple[tuple[str, str], ...] = ()
+    challenged: tuple[str, ...] = ()
     published: Mapping[str, Any] = field(default_factory=dict)
     hidden: tuple[str, ...] = ("osfa",)
     axis: str = ""
@@ -91,6 +94,11 @@ class Study:
             for case in self.cases
             if order in (case.orders or self.orders)
         ]
+
+    def check(self, variant: str = "stated") -> None:
+        """Refuse, before anything runs, a variant that there is not, and policies whose libraries are missing."""
+        for setting in self.settings(variant):
+            check_ready(setting.policies)
 
     def _policies(self, case: Case, variant: str) -> tuple[Any, ...]:
         given = case.policies or self.policies
@@ -137,6 +145,7 @@ def run_study(
     from metabandit.lab.writing import check_writable, write
 
     numbers = checked_seeds(study.seeds if seeds is None else seeds)
+    study.check(variant)
     settings = study.settings(variant)
     folder = Path(out) / study.name
     check_writable(folder)

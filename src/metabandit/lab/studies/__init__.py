@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 NAMES = (
     "figure-2-gaussian", "figure-2-bernoulli", "figure-3-robustness", "figure-4-multitask-gaussian",
     "figure-5-multitask-bernoulli", "figure-6-trends", "theory", "variances",
-    "covariance", "refresh", "nonlinear", "contextual", "drift", "real-data",
+    "covariance", "refresh", "peers", "nonlinear", "contextual", "drift", "real-data",
 )  # fmt: skip
 
 
