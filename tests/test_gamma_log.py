@@ -373,23 +373,40 @@ def test_a_large_exposure_taken_back_leaves_nothing_behind(rng):
     assert not belief.counts[empty].any()
 
 
-def test_a_fit_that_fails_stops_no_save(monkeypatch, rng):
+def test_a_fit_that_fails_stops_neither_learning_nor_saving(monkeypatch, rng):
     belief, *_ = simulated(rng, GammaLogModel(), 4, 2, 2, 20)
     good = belief.state()
-    belief.observe([0, 1, 2], [0, 0, 0], [3, 4, 5])
 
     def broken(*_):
         raise np.linalg.LinAlgError("SVD did not converge")
 
+    for what in ("laplace.Posterior.mode", "collapsed_learning.ascend"):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"metabandit.models.{what}", broken)
+            belief.observe([0, 1, 2], [0, 0, 0], [3, 4, 5])
+            saved = belief.state()
+        for name in ("coef_scale", "log_psi"):
+            assert np.array_equal(saved[name], good[name])
+        copy = GammaLogModel().belief(2, 2)
+        copy.restore(saved)
+        assert np.isfinite(copy.draw(rng)).all()
+        assert np.array_equal(copy.draw(Stream(1)), belief.draw(Stream(1)))
+
+
+def test_interrupted_learning_loses_no_reward(monkeypatch, rng):
+    """Ctrl-C while something is learned: every reward is counted, and what was learned before is in force."""
+    belief, *_ = simulated(rng, GammaLogModel(), 4, 2, 2, 20)
+    good, version = belief.state(), belief.version
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
     with monkeypatch.context() as patch:
-        patch.setattr("metabandit.models.laplace.Posterior.mode", broken)
-        saved = belief.state()
-    for name in ("coef_scale", "log_psi"):
-        assert np.array_equal(saved[name], good[name])
-    copy = GammaLogModel().belief(2, 2)
-    copy.restore(saved)
-    assert np.isfinite(copy.draw(rng)).all()
-    with monkeypatch.context() as patch:  # learning alone fails: what was learned last stays in force
-        patch.setattr("metabandit.models.collapsed_learning._learn_scales", broken)
-        assert np.isfinite(belief.draw(rng)).all()
-        assert np.array_equal(belief.coefs.scaled.scale, good["coef_scale"])
+        patch.setattr("metabandit.models.collapsed_learning.ascend", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            belief.observe([0, 1, 2, 2, 2], [0, 0, 0, 1, 1], [3, 4, 5, 6, 7])
+    assert belief.n_observations == 25
+    assert belief.counts[..., 0].sum() == good["counts"][..., 0].sum() + 25
+    assert belief.version > version
+    assert np.array_equal(belief.coefs.scaled.scale, good["coef_scale"])
+    assert np.isfinite(belief.draw(rng)).all()

@@ -42,7 +42,14 @@ ALLOWED: dict[str, set[str]] = {
     "checks": GROUND | {"learning", "features", "models", "policies"},
 }
 ALLOWED["bandit"] = ALLOWED["checks"]
-TOP = {"__main__", "cli", "demo", "lab", "service", "scale"}  # these may import each other and everything below
+TOP = {
+    "__main__",
+    "cli",
+    "demo",
+    "lab",
+    "service",
+    "scale",
+}  # these may import each other and everything below
 for top in TOP:
     ALLOWED[top] = ALLOWED["bandit"] | {"bandit", "checks", ""} | TOP
 

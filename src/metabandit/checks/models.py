@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -158,6 +159,67 @@ def reading_changes_nothing(case: Case) -> None:
     same(before, belief.state())
     assert belief.version == version
     np.testing.assert_array_equal(summary(belief), expected)
+
+
+def questions_leave_no_trace(case: Case) -> None:
+    """Whatever is asked in between, not one bit of what follows depends on it."""
+    lives = []
+    for asked in (False, True):
+        belief = case.empty()
+        for step in _life(case, belief):
+            with suppress(InvalidInput):  # what a belief cannot do, both cannot
+                step()
+            if asked:
+                _ask_everything(belief)
+        lives.append(belief)
+    quiet, asked_often = lives
+    for key in keys(14, np.arange(3)):
+        np.testing.assert_array_equal(asked_often.draw(Stream(int(key))), quiet.draw(Stream(int(key))))
+    np.testing.assert_array_equal(summary(asked_often), summary(quiet))
+    same(quiet.state(), asked_often.state())
+
+
+def _life(case: Case, belief: Any) -> list[Callable[[], Any]]:
+    """What can happen to a belief, in an order in which little is left to be worked out twice."""
+    tasks, arms, rewards = case.data(60)
+    phi = case.phi(belief, N_TASKS)
+
+    def told(part: slice) -> Callable[[], Any]:
+        return lambda: belief.observe(tasks[part], arms[part], rewards[part])
+
+    def taken_back(part: slice) -> Callable[[], Any]:
+        return lambda: belief.retract(tasks[part], arms[part], rewards[part])
+
+    return [
+        lambda: belief.add_columns(1) if case.shape is None else None,
+        lambda: belief.add_tasks(case.phi(belief, N_TASKS) if case.shape is None else phi),
+        *(told(slice(j, j + 1)) for j in range(12)),
+        taken_back(slice(2, 4)),
+        taken_back(slice(5, 6)),
+        *(told(slice(j, j + 1)) for j in range(12, 15)),
+        told(slice(15, 33)),
+        told(slice(33, 34)),
+        lambda: belief.set_features(1, case.phi(belief, 1, seed=15)[0]),
+        told(slice(34, 35)),
+        lambda: belief.add_arms(1),
+        told(slice(35, 36)),
+        lambda: belief.add_columns(1),
+        lambda: belief.add_task(case.phi(belief, 1, seed=16)[0]),
+        taken_back(slice(20, 25)),
+        *(told(slice(j, j + 8)) for j in range(36, 60, 8)),
+    ]
+
+
+def _ask_everything(belief: Any) -> None:
+    rng, every = np.random.default_rng(17), np.arange(belief.n_tasks)
+    _ = belief.state(), belief.coef, belief.information, getattr(belief, "log_evidence", None)
+    belief.moments(every)
+    belief.law(every, belief.draw(rng))
+    belief.draws(keys(18, np.arange(2)))
+    for i in every.tolist():
+        _ = belief.posterior(i), belief.sample(i, rng)
+        with suppress(InvalidInput):  # not every belief explains itself
+            _ = belief.own_data(i), belief.prior_from_metadata(i)
 
 
 def only_the_given_generator(case: Case) -> None:
@@ -488,6 +550,7 @@ def same(before: dict[str, Any], after: dict[str, Any]) -> None:
 MODEL_CHECKS: tuple[Callable[[Case], None], ...] = (
     shapes,
     reading_changes_nothing,
+    questions_leave_no_trace,
     only_the_given_generator,
     moments_are_those_of_the_posterior,
     many_are_one_at_a_time,

@@ -27,7 +27,8 @@ class BetaLogisticModel(CollapsedModel):
         together with theta.
     sampler : "exact": draws come from the posterior itself. "filter": from the Gaussian of an online filter,
         O(d^2) a reward, approximate.
-    refit : dispersion and scales are learned again when the number of rewards has changed by this share.
+    refit : dispersion and scales are learned, and the sampling method is chosen, when the number of rewards has
+        changed by this share: after fixed numbers of them, whatever the batches. 0: after every change.
 
     >>> import numpy as np, metabandit as mb
     >>> belief = mb.BetaLogisticModel(coef_cov=1.0, dispersion=0.2).belief(n_arms=2, n_features=2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,11 +67,32 @@ class CollapsedBelief(Belief):
     def _amounts(self, rewards: Array) -> Array:
         """What rewards add to the counts : (n, 2)."""
 
+    def observe(self, i: Any, arm: Any, reward: Any) -> None:
+        tasks, arms, rewards = self._data(i, arm, reward)
+        self._observe(tasks, arms, rewards)
+
+    def retract(self, i: Any, arm: Any, reward: Any) -> None:
+        tasks, arms, rewards = self._data(i, arm, reward)
+        self._retract(tasks, arms, rewards)
+
     def _observe(self, tasks: Array, arms: Array, rewards: Array) -> None:
-        self.coefs.record(tasks * self.n_arms + arms, self._amounts(rewards))
+        self._change(self.coefs.record, tasks, arms, self._amounts(rewards))
 
     def _retract(self, tasks: Array, arms: Array, rewards: Array) -> None:
-        self.coefs.take_back(tasks * self.n_arms + arms, self._amounts(rewards))
+        self._change(self.coefs.take_back, tasks, arms, self._amounts(rewards))
+
+    def _change(
+        self, change: Callable[[Array, Array], None], tasks: Array, arms: Array, amounts: Array
+    ) -> None:
+        """What the coefficients have counted is counted here too, also when Ctrl-C stopped what they learn."""
+        if not len(tasks):
+            return
+        try:
+            change(tasks * self.n_arms + arms, amounts)
+        finally:
+            if self.n_observations != self.coefs.n:
+                self.n_observations = self.coefs.n
+                self.version += 1
 
     # -- draws ---------------------------------------------------------------------------------------------
 
@@ -116,20 +138,16 @@ class CollapsedBelief(Belief):
         others = getattr(draw, "others", {})
         if "dispersion" in others:
             return others["dispersion"]
-        return self.dispersion  # looked up only here: it may have to be learned first
+        return self.dispersion
 
     @property
     def dispersion(self) -> float:
-        """psi: known, or the best one given the data (see `refit`)."""
-        if self.model.known_dispersion is None and self.coefs.exact:
-            self.coefs.current()
+        """psi: known, or the best one given the data at the last refit."""
         return self.coefs.dispersion
 
     @property
     def prior(self) -> ScaledPrior:
         """The prior in force: `scale` : (groups,), learned variances of coefficients; their `groups` : (d,)."""
-        if self.coefs.exact:
-            self.coefs.current()
         _ = self.coefs.prior
         return self.coefs.scaled
 

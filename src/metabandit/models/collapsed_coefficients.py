@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from copy import copy
 from typing import Any
 
 import numpy as np
 
-from metabandit.errors import InvalidInput
 from metabandit.laws import Draw
 from metabandit.models import coefficient_sampler as sampling
 from metabandit.models.collapsed import CollapsedModel
-from metabandit.models.collapsed_learning import learn
-from metabandit.models.count_table import WHOLE, CountTable, Saved
+from metabandit.models.collapsed_learning import last_due, next_due, refit, step_of
+from metabandit.models.count_table import CountTable, Saved
 from metabandit.models.families import Family
 from metabandit.models.features import TaskFeatures
-from metabandit.models.laplace import LIMIT, PRIOR, Dispersion, Mode, Posterior, laplace, with_idle
+from metabandit.models.laplace import LIMIT, UNKNOWN, Dispersion, Mode, Posterior, laplace, with_idle
 from metabandit.models.scaled_prior import ScaledPrior
 from metabandit.models.whitening import Whitening
-from metabandit.streams import Random, Stream
+from metabandit.streams import Random
 
 Array = np.ndarray[Any, Any]
-
-PILOT_KEY = 0x70696C6F  # its random numbers are fixed, so that the method is a function of the data
-# More rewards at once than this, and than there are cells: a Newton step is cheaper than the filter, and better.
-FEW = 16
-ROUNDING = 4.0 * float(np.finfo(float).eps)  # of an amount taken back
 
 
 class CollapsedCoefficients:
     """theta given the counts of all cells, in whitened coordinates xi.
 
     `mean` : (q,) and `cov` : (q, q) are the online filter's. They are all that the sampler "filter" knows of
-    xi, and where Newton's method starts otherwise. All else is worked out when asked for after a change.
+    xi, and where Newton's method starts otherwise. They change with the data alone: after fixed numbers of
+    rewards they are put on the mode (`refit`), in between they follow every reward. All else is worked out from
+    them when it is asked for, and leaves no trace: what was asked before makes no difference to what is believed.
     Coordinates about which there are data are busy; the rest are N(0, 1) still, and drawn without more ado. What
     is believed of the old coefficients is therefore not touched at all when new ones are added.
     """
@@ -47,9 +42,9 @@ class CollapsedCoefficients:
         self._centred = True  # are the scales where they belong while there are no data?
         self.table = CountTable(features, self.prior.rank)
         self.mean, self.cov = np.zeros(self.prior.rank), np.eye(self.prior.rank)
-        self.learned = Dispersion(math.log(PRIOR.median), PRIOR.sd)
+        self.learned = UNKNOWN
         self.n = 0  # observations
-        self.fitted = 0  # observations when the dispersion, the scales and the method were last chosen
+        self.fitted = 0  # observations at the last refit
         self.step = 0.0  # of the leapfrog; 0: the independence sampler does
         self._forget()
 
@@ -97,40 +92,62 @@ class CollapsedCoefficients:
 
     def record(self, cells: Array, amounts: Array) -> None:
         """counts += amounts : (n, 2) at cells : (n,)."""
-        rows = self.table.rows(cells, self.prior)
-        many = len(cells) > max(FEW, self.table.size)
-        if many:
-            self.table.add(cells, amounts)
-        else:
-            table = self.table
-            self.family.follow(
-                rows, cells, amounts, table.x, table.offsets, table.flat, self.dispersion, self.mean, self.cov
-            )
-        self._changed(len(cells), anchor=many)
+        cut = last_due(self.model.refit, self.fitted, self.n, len(cells))
+        try:
+            if cut:
+                self.table.rows(cells[:cut], self.prior)
+                self.table.add(cells[:cut], amounts[:cut])
+                self._changed(cut)
+                refit(self)
+        finally:  # Ctrl-C while something is learned: every reward is counted all the same
+            self._follow(cells[cut:], amounts[cut:])
+
+    def _follow(self, cells: Array, amounts: Array) -> None:
+        table = self.table
+        rows = table.rows(cells, self.prior)
+        self.family.follow(
+            rows, cells, amounts, table.x, table.offsets, table.flat, self.dispersion, self.mean, self.cov
+        )
+        self._changed(len(cells))
 
     def take_back(self, cells: Array, amounts: Array) -> None:
         """counts -= amounts; refused, with nothing changed, if that were more than there is."""
-        self.table.add(cells, -amounts)
-        left = self.table.flat[cells]
-        if (left < -1e-9 * (1.0 + amounts)).any():
-            self.table.add(cells, amounts)
-            task, arm = divmod(int(cells[np.argmin(left.min(axis=1))]), self.table.counts.shape[1])
-            where = f"<more rewards of task {task}, arm {arm} than were observed>"
-            raise InvalidInput("reward", where, "observed rewards")
-        # What is left of a difference of large exposures is rounding, and no exposure is that small.
-        self.table.flat[cells] = np.where(left < ROUNDING * amounts, 0.0, left)
-        self._changed(-len(cells), anchor=True)
+        self.table.check_there(cells, amounts)
+        cut = last_due(self.model.refit, self.fitted, self.n, -len(cells))
+        try:
+            if cut:
+                self._subtract(cells[:cut], amounts[:cut])
+                refit(self)
+        finally:
+            if cut < len(cells):
+                self._subtract(cells[cut:], amounts[cut:])
+                self._anchor_filter()
+
+    def _subtract(self, cells: Array, amounts: Array) -> None:
+        self.table.subtract(cells, amounts)
+        self._changed(-len(cells))
 
     def renew(self, i: int) -> None:
         """A task has other features than before."""
         self.table.renew(i, self.prior)
-        self._changed(0, anchor=True)
-
-    def _changed(self, how_many: int, anchor: bool) -> None:
-        self.n += how_many
         self._forget()
-        if not self.exact and (anchor or self._due()):
-            self._anchor(self._solve())
+        self._anchor_filter()
+
+    def _changed(self, how_many: int) -> None:
+        self.n += how_many
+        self._mode = None
+        if how_many < 0 or (self._busy is not None and len(self._busy) < self.prior.rank):
+            self._busy = None  # more data leave what is busy busy
+
+    def anchor(self, mode: Mode) -> None:
+        """Put the filter on a mode."""
+        self.mean, self.cov = self.mode_xi(mode), np.eye(self.prior.rank)
+        self.cov[np.ix_(self.busy, self.busy)] = mode.root @ mode.root.T
+
+    def _anchor_filter(self) -> None:
+        """The filter cannot go back: where it is all there is, it starts from the mode again."""
+        if not self.exact:
+            self.anchor(self.current())
 
     # -- the mode ------------------------------------------------------------------------------------------
 
@@ -155,35 +172,8 @@ class CollapsedCoefficients:
     def current(self) -> Mode:
         """The mode given the data, of the busy coordinates."""
         if self._mode is None:
-            start = self.mean[self.busy]
-            self._mode = self._solve() if self.exact else self.posterior(self.dispersion).mode(start)
-            if self.exact:
-                self._anchor(self._mode)
+            self._mode = self.posterior(self.dispersion).mode(self.mean[self.busy])
         return self._mode
-
-    def _due(self) -> bool:
-        return abs(self.n - self.fitted) > self.model.refit * self.fitted
-
-    def _solve(self) -> Mode:
-        """The mode; when due, what is learned beside theta and the sampling method are chosen anew."""
-        warm, due = self.mean[self.busy], self._due()
-        mode = (learn(self, warm) if due else None) or self.posterior(self.dispersion).mode(warm)
-        if due:
-            self.fitted = self.n
-            if self.exact:
-                self.step = self._step(*self._target(mode))
-        return mode
-
-    @staticmethod
-    def _step(target: Posterior, proposal: sampling.Proposal) -> float:
-        """The leapfrog step with which to sample; 0: the independence sampler does."""
-        if sampling.suits_metropolis(target, proposal, Stream(PILOT_KEY)):
-            return 0.0
-        return sampling.tuned_step(target, proposal, Stream(PILOT_KEY))
-
-    def _anchor(self, mode: Mode) -> None:
-        self.mean, self.cov = self.mode_xi(mode), np.eye(self.prior.rank)
-        self.cov[np.ix_(self.busy, self.busy)] = mode.root @ mode.root.T
 
     def mode_xi(self, mode: Mode) -> Array:
         """The mode of all of xi : (q,)."""
@@ -191,7 +181,7 @@ class CollapsedCoefficients:
         xi[self.busy] = mode.xi
         return xi
 
-    def _target(self, mode: Mode, without: int | None = None) -> tuple[Posterior, sampling.Proposal]:
+    def target(self, mode: Mode, without: int | None = None) -> tuple[Posterior, sampling.Proposal]:
         if self.drawn:
             return self.posterior(None, without), laplace(mode, self.learned)
         return self.posterior(mode.psi, without), laplace(mode)
@@ -211,7 +201,7 @@ class CollapsedCoefficients:
         """One draw of xi, (q,), or with the dispersion drawn of (xi, log psi), (q + 1,)."""
         if not self.exact:
             return self._filtered(rng, 1).reshape(-1)
-        target, proposal = self._target(self.current())
+        target, proposal = self.target(self.current())
         if self.step:
             point, _ = sampling.hamiltonian_draw(target, proposal, rng, self.step)
         else:
@@ -229,8 +219,8 @@ class CollapsedCoefficients:
         mode = self.current()
         if without is not None:
             mode = self.posterior(self.dispersion, without).mode(mode.xi)
-        target, proposal = self._target(mode, without)
-        step = self.step if without is None else self._step(target, proposal)
+        target, proposal = self.target(mode, without)
+        step = self.step if without is None else step_of(target, proposal)
         if step:
             chains, rate = sampling.hamiltonian_chains(target, proposal, rng, length, step)
         else:
@@ -267,12 +257,10 @@ class CollapsedCoefficients:
         cov[:old, :old] = self.cov
         self.mean, self.cov = np.append(self.mean, np.zeros(fresh)), cov
         self._forget()
+        self.features_changed()
 
     def state(self) -> dict[str, Any]:
-        if self.exact:  # what would be worked out at the next question is so now: questions change no state
-            with suppress(np.linalg.LinAlgError):  # saving needs no mode: the last one stays
-                self.current()
-        _ = self.prior  # likewise
+        _ = self.prior  # in force
         return self.table.state() | {
             **self.scaled.state(),
             "filter_mean": self.mean.copy(),
@@ -293,7 +281,9 @@ class CollapsedCoefficients:
         new.table.restore(saved, whitening)
         log_psi, sd = saved.number("log_psi", -LIMIT, LIMIT), saved.number("log_psi_sd", 1e-9, LIMIT)
         new.learned = Dispersion(log_psi, sd)
-        new.n, new.fitted = saved.integer("n_observations"), saved.integer("fitted", -WHOLE)
+        new.n, new.fitted = saved.integer("n_observations"), saved.integer("fitted")
+        below, above = next_due(self.model.refit, new.fitted)
+        saved.require(below < new.n < above, "fitted", "in time for the rewards there are")
         new.step = saved.number("step", 0.0, 2.0)
         saved.require(new.step == 0.0 or new.step >= sampling.SHORTEST, "step", "0 or a step")
         new._forget()

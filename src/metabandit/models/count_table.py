@@ -6,13 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.errors import DamagedFile
+from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.models.features import TaskFeatures, grown
 from metabandit.models.whitening import Whitening
 
 Array = np.ndarray[Any, Any]
 
 MOST = 1e100  # of any saved number: squares and sums of such are finite
+ROUNDING = 4.0 * float(np.finfo(float).eps)  # of an amount taken back
 WHOLE = 1 << 53  # likewise of whole numbers, which may come as doubles
 
 
@@ -136,7 +137,7 @@ class CountTable:
 
     def _fill(self, rows: Array, cells: Array, prior: Whitening) -> None:
         phi = self.features.cells(*np.divmod(cells, self.features.n_arms))
-        self._x[rows], self._offsets[rows] = phi @ prior.root, phi @ prior.mean
+        self._x[rows], self._offsets[rows] = prior.coordinates(phi), (phi * prior.mean).sum(axis=1)
 
     def renew(self, i: int, prior: Whitening) -> None:
         """The rows of a task's cells again, after its features changed."""
@@ -151,6 +152,23 @@ class CountTable:
         """counts += amounts : (n, 2) at cells : (n,), which may repeat."""
         for side in (0, 1):
             np.add.at(self.flat[:, side], cells, amounts[:, side])
+
+    def check_there(self, cells: Array, amounts: Array) -> None:
+        """InvalidInput for amounts that are more than there is at their cells."""
+        distinct, place = np.unique(cells, return_inverse=True)
+        taken = np.stack([np.bincount(place.reshape(-1), side) for side in amounts.T], axis=1)
+        left = self.flat[distinct] - taken
+        if (left < -1e-9 * (1.0 + taken)).any():
+            task, arm = divmod(int(distinct[np.argmin(left.min(axis=1))]), self.counts.shape[1])
+            where = f"<more rewards of task {task}, arm {arm} than were observed>"
+            raise InvalidInput("reward", where, "observed rewards")
+
+    def subtract(self, cells: Array, amounts: Array) -> None:
+        """counts -= amounts : (n, 2) at cells : (n,), which are there."""
+        self.add(cells, -amounts)
+        # What is left of a difference of large exposures is rounding, and no exposure is that small.
+        left = self.flat[cells]
+        self.flat[cells] = np.where(left < ROUNDING * amounts, 0.0, left)
 
     def add_arms(self, how_many: int) -> None:
         """More arms, after the ones there are. Call after TaskFeatures.add_arms."""

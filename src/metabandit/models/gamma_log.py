@@ -28,7 +28,8 @@ class GammaLogModel(CollapsedModel):
         together with theta.
     sampler : "exact": draws come from the posterior itself. "filter": from the Gaussian of an online filter,
         O(d^2) a reward, approximate.
-    refit : dispersion and scales are learned again when the number of rewards has changed by this share.
+    refit : dispersion and scales are learned, and the sampling method is chosen, when the number of rewards has
+        changed by this share: after fixed numbers of them, whatever the batches. 0: after every change.
 
     >>> import numpy as np, metabandit as mb
     >>> belief = mb.GammaLogModel(coef_cov=1.0, dispersion=0.5).belief(n_arms=2, n_features=2)
@@ -78,23 +79,16 @@ class GammaLogBelief(CollapsedBelief):
     def observe(self, i: Any, arm: Any, reward: Any, exposure: Any = 1.0) -> None:
         """Counts of arms of tasks, and over how much exposure (time, views) they were counted: 1e-6 to 1e9.
 
-        Scalars, or arrays of equal length; many at once = one at a time = any order.
+        Scalars, or arrays of equal length; many at once = one at a time. Any order says the same, but for what
+        is learned: that is learned from the rewards there were at the last refit.
         """
         tasks, arms, rewards = self._data(i, arm, reward)
-        amounts = self._with_exposure(rewards, exposure)
-        if len(tasks):
-            self.coefs.record(tasks * self.n_arms + arms, amounts)
-            self.n_observations += len(tasks)
-            self.version += 1
+        self._change(self.coefs.record, tasks, arms, self._with_exposure(rewards, exposure))
 
     def retract(self, i: Any, arm: Any, reward: Any, exposure: Any = 1.0) -> None:
         """Take back counts that were observed, with their exposures."""
         tasks, arms, rewards = self._data(i, arm, reward)
-        amounts = self._with_exposure(rewards, exposure)
-        if len(tasks):
-            self.coefs.take_back(tasks * self.n_arms + arms, amounts)
-            self.n_observations -= len(tasks)
-            self.version += 1
+        self._change(self.coefs.take_back, tasks, arms, self._with_exposure(rewards, exposure))
 
     def check_rewards(self, rewards: Array) -> Array:
         bad = rewards[(rewards < 0.0) | (rewards != np.floor(rewards)) | (rewards > MOST_REWARD)]

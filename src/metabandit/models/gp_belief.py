@@ -91,6 +91,7 @@ class GaussianProcessBelief(Belief):
     def _restart(self, prior: Prior) -> None:
         """Everything anew from the statistics; draws made before mean nothing now."""
         self.process = Process(prior, self.features, self.data)
+        self.process.adopt()
         self.generation += 1
 
     def _make_room(self, n_tasks: int) -> None:

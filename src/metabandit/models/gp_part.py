@@ -237,8 +237,8 @@ class Part:
     def moments(self, tasks: Array, own: bool = True) -> tuple[Array, Array]:
         """Mean (n, k) and covariance (n, k, k) of r_i given everything, or by metadata and F alone."""
         rows, given = self.given(tasks, self.basis.size, own)
-        n, k = rows.shape[:2]
-        half = self.precision.whiten((given.B @ rows).reshape(n * k, -1)).T.reshape(n, k, -1)
+        n, k, r = rows.shape
+        half = self.precision.whiten((given.B @ rows).reshape(n * k, r)).T.reshape(n, k, r)
         cov = given.V + half @ np.swapaxes(half, 1, 2)
         return self.prior.mean + given.mean(rows @ self.centre), 0.5 * (cov + np.swapaxes(cov, 1, 2))
 

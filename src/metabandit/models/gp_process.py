@@ -70,11 +70,15 @@ class Process:
         owners = self.owners[new.cells[:, 1]]
         for j in np.unique(owners):
             part, mine = self.parts[j], Summary(*(field[owners == j] for field in new))
-            # One rotation a cell is O(r^2), a rebuild O(M r^2): few cells are added, many are rebuilt.
-            if part.stale or len(mine.counts) > max(FEW, len(part.basis.cells) // 4):
+            # One rotation a cell is O(r^2), a rebuild O(M r^2): few cells are added, many are rebuilt. Which of the
+            # two must not depend on whether somebody asked in between and had the part rebuilt.
+            if len(mine.counts) > max(FEW, len(part.basis.cells) // 4):
                 part.stale = True
+                cells = np.stack([mine.cells[:, 0], np.searchsorted(part.arms, mine.cells[:, 1])], axis=1)
+                part.include(cells, self.size)
                 self.data.merge(mine)
             else:
+                part.settle()
                 self._add_one_by_one(part, mine)
 
     def _add_one_by_one(self, part: Part, new: Summary) -> None:
@@ -94,9 +98,12 @@ class Process:
     def settle(self) -> None:
         """Rebuild what is stale, from the statistics."""
         for part in self.parts:
-            if part.stale:
-                part.include(np.argwhere(self.data.counts[:, part.arms] > 0), self.size)
-                part.settle()
+            part.settle()
+
+    def adopt(self) -> None:
+        """Give coordinates to the cells whose rewards were there before this process."""
+        for part in self.parts:
+            part.include(np.argwhere(self.data.counts[:, part.arms] > 0), self.size)
 
     def include(self, tasks: Array) -> None:
         """Give all cells of these tasks coordinates, data or not."""

@@ -170,36 +170,45 @@ class Dispersion:
     sd: float
 
 
-def learn_dispersion(posterior: Posterior, start: Array, log_psi: float | None) -> tuple[Dispersion, Mode]:
-    """The log psi of highest Laplace evidence times prior density, near `log_psi` or, with None, anywhere."""
+UNKNOWN = Dispersion(math.log(PRIOR.median), PRIOR.sd)
+GRID = np.log([0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0])  # where the search for log psi may start
+NEAR = 0.1  # of the difference quotients of the evidence in log psi
 
-    def at(value: float, xi: Array) -> tuple[float, Mode]:
+
+def guessed_dispersion(posterior: Posterior, xi: Array) -> Dispersion:
+    """The log psi under which one xi is likeliest, and its spread then: where the search for the best starts."""
+    joint = Posterior(posterior.family, posterior.x, posterior.offsets, posterior.counts, None)
+
+    def at(values: Array) -> Array:
+        return joint.log_density(np.column_stack([np.tile(xi, (len(values), 1)), values]))
+
+    best, ways = float(GRID[at(GRID).argmax()]), NEAR * np.arange(-1, 2)
+    for _ in range(3):
+        below, here, above = at(best + ways).tolist()
+        sd = _spread((2.0 * here - below - above) / NEAR**2)
+        best += min(max(sd**2 * (above - below) / (2.0 * NEAR), -0.5), 0.5)
+    return Dispersion(best, sd)
+
+
+def spread_of_dispersion(posterior: Posterior, mode: Mode) -> float:
+    """How far log psi may be from where the Laplace evidence times prior density is highest: at this mode."""
+    log_psi = math.log(mode.psi)
+
+    def at(value: float) -> float:
         known = Posterior(posterior.family, posterior.x, posterior.offsets, posterior.counts, math.exp(value))
-        mode = known.mode(xi)
-        return known.log_evidence(mode) + float(PRIOR.log_density(value)), mode
+        return known.log_evidence(known.mode(mode.xi)) + float(PRIOR.log_density(value))
 
-    mode_xi, width = start, 0.1
-    if log_psi is None:
-        grid = [(at(value, start)[0], value) for value in np.log([0.001, 0.01, 0.03, 0.1, 0.3, 1.0, 5.0])]
-        log_psi = max(grid)[1]
-    curvature = -1.0 / PRIOR.sd**2
-    for _ in range(40):
-        here, mode = at(log_psi, mode_xi)
-        mode_xi = mode.xi
-        below, above = at(log_psi - width, mode_xi)[0], at(log_psi + width, mode_xi)[0]
-        slope = (above - below) / (2.0 * width)
-        curvature = min((above - 2.0 * here + below) / width**2, -0.25 / PRIOR.sd**2)
-        move = min(max(-slope / curvature, -1.0), 1.0)
-        log_psi = min(max(log_psi + move, -18.0), 6.0)
-        if abs(move) < 1e-7:
-            break
-    top, mode = at(log_psi, mode_xi)
-    sd = 1.0 / math.sqrt(-curvature)
+    top = at(log_psi)
+    sd = _spread((2.0 * top - at(log_psi - NEAR) - at(log_psi + NEAR)) / NEAR**2)
     # The widest part of a skewed peak decides: a proposal must not be narrower than what it stands for.
     ways = [way * sd for way in (-5.0, -2.5, 2.5, 5.0)]
-    drops = [max(top - at(log_psi + way, mode_xi)[0], 0.5) for way in ways]
-    wide = max(abs(way) / math.sqrt(2.0 * drop) for way, drop in zip(ways, drops, strict=True))
-    return Dispersion(float(log_psi), max(sd, wide)), mode
+    drops = [max(top - at(log_psi + way), 0.5) for way in ways]
+    return max(sd, *(abs(way) / math.sqrt(2.0 * drop) for way, drop in zip(ways, drops, strict=True)))
+
+
+def _spread(curvature: float) -> float:
+    """A standard deviation, at most twice the prior's."""
+    return 1.0 / math.sqrt(max(curvature, 0.25 / PRIOR.sd**2))
 
 
 def laplace(mode: Mode, dispersion: Dispersion | None = None) -> Proposal:

@@ -147,7 +147,11 @@ class LinearBelief(Belief):
     def learned_in_place(self, rewards: Array) -> None:
         """Rewards that a compiled loop has already put into the statistics and the coefficients: count them."""
         self._learned(rewards)
-        if self.learnable.anything and self.n_observations >= self.next_fit and (stopped := self._learn_if_due()):
+        if (
+            self.learnable.anything
+            and self.n_observations >= self.next_fit
+            and (stopped := self._learn_if_due())
+        ):
             raise stopped
 
     def _learned(self, rewards: Array) -> None:

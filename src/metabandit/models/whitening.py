@@ -45,6 +45,15 @@ class Whitening:
         theta: Array = self.mean + xi @ self.root.T
         return theta
 
+    def coordinates(self, phi: Array) -> Array:
+        """phi root : (m, q), each row to the last bit what it is alone: a large matrix product rounds otherwise."""
+        if np.count_nonzero(self.root) == self.rank:  # independent coefficients
+            which = self.coefficients
+            scaled: Array = phi[:, which] * self.root[which, np.arange(self.rank)]
+            return scaled
+        one_by_one: Array = np.matmul(phi[:, None, :], self.root)[:, 0]
+        return one_by_one
+
     @property
     def coefficients(self) -> Array:
         """Which coefficient each coordinate stands for : (q,); only where they are independent a priori."""
