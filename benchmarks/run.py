@@ -30,6 +30,16 @@ PARTS = {
         "The same tasks and noise for each; regret stands next to time, because speed alone is no merit. The posterior "
         "error is the largest distance from the exact posterior mean given the data that side has seen.",
     ),
+    "published": (
+        "Beside the published approach",
+        "The posterior of Section 4.2 of the paper in plain NumPy, from all interactions anew for every decision "
+        "(Woodbury's identity; and the dense n x n form), on the same data: the same posterior, and what n costs.",
+    ),
+    "laboratory": (
+        "The laboratory",
+        "A simulation of MTTS in the compiled loop beside the C twin on the same world: the player and the loop, and "
+        "everything, with the world, the order and the judge. Whole studies from the call to the report, once compiled.",
+    ),
     "start": ("Starting", "Importing is lazy; kernels are compiled once and cached."),
 }
 
