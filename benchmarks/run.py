@@ -38,7 +38,7 @@ PARTS = {
     "laboratory": (
         "The laboratory",
         "A simulation of MTTS in the compiled loop beside the C twin on the same world: the player and the loop, and "
-        "everything, with the world, the order and the judge. Whole studies from the call to the report, once compiled.",
+        "everything, with the world, the order and the judge. Studies from the call to the report, once compiled.",
     ),
     "start": ("Starting", "Importing is lazy; kernels are compiled once and cached."),
 }
