@@ -267,6 +267,18 @@ class MultiTaskBandit:
             columns = {"decision": rewards, "reward": reward}
         self._rewards.learn_many(columns, amend)
 
+    def log(self) -> dict[str, Any]:
+        """Every decision so far, as columns for any data frame; reward is NaN where none was learned.
+
+        >>> import metabandit as mb
+        >>> bandit = mb.MultiTaskBandit(arms=["a", "b"], seed=1)
+        >>> bandit.learn(bandit.decide("u", id="visit-1"), 0.5)
+        >>> log = bandit.log()
+        >>> log["id"], log["task"], log["reward"].tolist()
+        (['visit-1'], ['u'], [0.5])
+        """
+        return self._log.columns(self._tasks.names, self._arms.names)
+
     # -- understanding and keeping -----------------------------------------------------------------------------
 
     def explain(self, task: Name) -> Explanation:

@@ -90,6 +90,22 @@ class DecisionLog:
             )
         return np.flatnonzero(first & ~known), np.flatnonzero(first & differs)
 
+    def columns(self, tasks: list[int | str], arms: list[str]) -> dict[str, Any]:
+        """The whole log by names, as copies."""
+        records = self.records[: self.size]
+        ids: list[int | str] = list(range(self.size))
+        for text, place in self.texts.items():
+            ids[place] = text
+        named = {
+            "id": ids,
+            "task": [tasks[i] for i in records["task"]],
+            "arm": [arms[a] for a in records["arm"]],
+        }
+        rest = {"probability": "probability", "standard_error": "error"} | {
+            name: name for name in ("version", "reward", "exposure")
+        }
+        return named | {title: records[name].copy() for title, name in rest.items()}
+
     def restore(self, columns: dict[str, Array], texts: dict[str, int]) -> None:
         """Become the log whose records had these columns."""
         names = RECORD.names or ()

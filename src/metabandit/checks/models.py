@@ -448,6 +448,19 @@ def a_restored_belief_continues_bit_for_bit(case: Case) -> None:
     np.testing.assert_array_equal(summary(again), summary(case.filled()))
 
 
+def a_belief_that_grew_is_restored(case: Case) -> None:
+    """New arms and columns stand between the old ones; saved among them, they stay where they are."""
+    belief, restored = case.filled(), case.empty()
+    for grow, how_many in ((belief.add_columns, 1), (belief.add_arms, 1), (belief.add_columns, 2)):
+        with suppress(InvalidInput):  # vectors of one length fix the number of coefficients
+            grow(how_many)
+    belief.observe(*case.data(5, seed=13))
+    restored.restore(belief.state())
+    np.testing.assert_array_equal(summary(restored), summary(belief))
+    np.testing.assert_array_equal(restored.draw(Stream(2)), belief.draw(Stream(2)))
+    same(restored.state(), belief.state())
+
+
 def states_are_plain(case: Case) -> None:
     """A state holds arrays, numbers and text alone, so that saving it needs no pickle."""
     for name, value in case.filled().state().items():
@@ -566,6 +579,7 @@ MODEL_CHECKS: tuple[Callable[[Case], None], ...] = (
     new_arms_leave_the_old_beliefs,
     new_columns_leave_the_old_beliefs,
     a_restored_belief_continues_bit_for_bit,
+    a_belief_that_grew_is_restored,
     states_are_plain,
     models_are_plain_data,
     bad_input_is_refused_and_changes_nothing,

@@ -37,6 +37,8 @@ def make(metadata: Any, arms: list[str]) -> Features:
 
         return Formula(metadata)
     if isinstance(metadata, (list, tuple, Mapping)):
+        if not metadata:
+            raise InvalidInput("metadata", metadata, ACCEPTED)
         return Columns(metadata if isinstance(metadata, Mapping) else list(metadata))
     if callable(getattr(metadata, "transform", None)) and not isinstance(metadata, type):
         from metabandit.features.transformed import Transformed

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from metabandit.lab import studies
 from metabandit.lab.agents import ORACLE
 from metabandit.lab.result import REGRET, Part, Result, mean_and_error
 
@@ -31,8 +32,7 @@ def report(outcome: Outcome) -> str:
         f"Variant `{outcome.variant}`, {seeds} seed{'s' * (seeds != 1)}; totals over all tasks at the horizon, mean ± "
         "standard error over seeds.",
         "",
-        f"`metabandit study run {study.name} --variant {outcome.variant} --seeds {seeds}`",
-        "",
+        *_command(outcome, seeds),
         "![figure](figure.png)",
         "",
         "## What came out",
@@ -45,6 +45,14 @@ def report(outcome: Outcome) -> str:
     notes = ["", "## Notes", "", *(f"- {note}" for note in study.notes)] if study.notes else []
     totals = ["", "## Totals", "", *_table(outcome)]
     return "\n".join([*head, *said, *beaten, *fitted, *shares, *totals, *notes]) + "\n"
+
+
+def _command(outcome: Outcome, seeds: int) -> list[str]:
+    """What makes the study again; one of the reader's own is not among those that the command knows."""
+    study = outcome.study
+    if study.name not in studies.NAMES:
+        return []
+    return [f"`metabandit study run {study.name} --variant {outcome.variant} --seeds {seeds}`", ""]
 
 
 def _sentences(outcome: Outcome) -> list[str]:
@@ -61,8 +69,11 @@ def _winners(found: list[list[Part]]) -> str:
     wins: dict[str, int] = {}
     for group in found:
         others = [part for part in group if part.name != ORACLE]
-        best = min(others, key=lambda part: float(part.totals().mean()))
-        wins[best.name] = wins.get(best.name, 0) + 1
+        means = [float(part.totals().mean()) for part in others]
+        best = " and ".join(
+            part.name for part, mean in zip(others, means, strict=True) if mean == min(means)
+        )  # policies that are the same in a setting come first together
+        wins[best] = wins.get(best, 0) + 1
     shown = ", ".join(f"{name} in {n}" for name, n in sorted(wins.items(), key=lambda item: -item[1]))
     return f"The lowest mean regret, the oracle's aside, in {len(found)} settings: {shown}."
 

@@ -16,8 +16,8 @@ from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.kernels import Lazy
 from metabandit.lab import compiled, orders, players, processes
-from metabandit.lab.agents import agent_of, check_ready, name_of
-from metabandit.lab.environment import Environment
+from metabandit.lab.agents import Agent, agent_of, check_ready, name_of
+from metabandit.lab.environment import Environment, World
 from metabandit.lab.result import Part, Result
 from metabandit.lab.runs import Run, Runs, key_of
 
@@ -26,6 +26,7 @@ Array = np.ndarray[Any, Any]
 Tick = Callable[[int], None]
 
 MOST_SEED = (1 << 63) - 1  # what a store can hold
+WARM = 64  # interactions that are played to have everything compiled
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,8 +160,9 @@ def play_world(setting: Setting, policies: Sequence[Any], seed: int) -> list[Run
     per_point = orders.per_point(setting.order, n_tasks, setting.horizon)
     runs = []
     for policy in policies:
-        start = time.perf_counter()
         try:
+            _warm(policy, world, order, tasks, visits)
+            start = time.perf_counter()
             player = players.player_of(policy, world, order, seed)
             play = compiled.play if compiled.can_compile(player, world) else players.play
             chosen = play(player, world, tasks, visits)
@@ -170,6 +172,18 @@ def play_world(setting: Setting, policies: Sequence[Any], seed: int) -> list[Run
         seconds = time.perf_counter() - start
         runs.append(Run(world.judge(tasks, visits, chosen, per_point), seconds))
     return runs
+
+
+_warmed: set[str] = set()
+
+
+def _warm(policy: Any, world: World, order: str, tasks: Array, visits: Array) -> None:
+    """Play a few interactions of what this process has not played yet: compiling is no policy's time."""
+    if isinstance(policy, Agent) and (what := f"{policy!r} {world.problem.model!r} {order}") not in _warmed:
+        _warmed.add(what)
+        player = players.player_of(policy, world, order, 0)
+        if compiled.can_compile(player, world):
+            compiled.play(player, world, tasks[:WARM], visits[:WARM])
 
 
 @contextmanager

@@ -73,6 +73,14 @@ class Study:
     bounds: Mapping[tuple[str, str], str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if self.shape not in SHAPES:
+            raise InvalidInput("shape", self.shape, f"one of {SHAPES}")
+        if self.shape == "sweep" and (low := [case.at for case in self.cases if not case.at > 0.0]):
+            raise InvalidInput(
+                "at", low[0], 'numbers > 0 with shape "sweep", whose axes are logarithmic; or "bars"'
+            )
+
     @property
     def variants(self) -> tuple[str, ...]:
         """The variants there are."""

@@ -88,8 +88,11 @@ class ScaledPrior:
         mean, root = saved.array("prior_mean", (n_features,)), saved.array("prior_root", (n_features, None))
         saved.require(root.shape[1] <= n_features, "prior_root", "of full rank")
         if self.learned:
-            diagonal = root.shape[1] == n_features and (np.diagonal(root) > 0.0).all()
-            saved.require(diagonal and np.count_nonzero(root) == n_features, "prior_root", "diagonal")
+            # One coordinate a coefficient, in any order: new ones stand between the old, theirs come last.
+            alone = all((np.count_nonzero(root, axis=axis) == 1).all() for axis in (0, 1))
+            saved.require(
+                alone and root.shape[1] == n_features and (root >= 0.0).all(), "prior_root", "one scale each"
+            )
         new.whitening = Whitening(mean, root)
         new.scale = saved.array("coef_scale", (None,), 1.0 / MOST)
         new.groups = saved.whole("coef_groups", (n_features,), 0, len(new.scale) - 1)
