@@ -461,6 +461,30 @@ def a_belief_that_grew_is_restored(case: Case) -> None:
     same(restored.state(), belief.state())
 
 
+def what_is_learned_on_request_can_be_adopted(case: Case) -> None:
+    """Nothing is learned unasked; what a copy learned, adopted as numbers, makes the same belief."""
+    belief, copied = case.empty(), case.empty()
+    belief.learn_on_request()
+    belief.add_tasks(case.phi(belief, N_TASKS))
+    before = belief.learned_numbers()
+    belief.observe(*case.data())
+    same(belief.learned_numbers(), before)
+    if not before:
+        belief.adopt({})
+        return
+    copied.learn_on_request()
+    copied.restore(belief.state())
+    was_due = belief.learning_due
+    copied.learn()
+    belief.adopt(copied.learned_numbers())
+    same(belief.learned_numbers(), copied.learned_numbers())
+    assert not (was_due and belief.learning_due)
+    np.testing.assert_allclose(summary(belief), summary(copied), rtol=1e-7, atol=1e-9)
+    wrong = {name: np.full_like(value, np.nan) for name, value in before.items()}
+    _refused("adopt", lambda: belief.adopt(wrong))
+    same(belief.learned_numbers(), copied.learned_numbers())
+
+
 def states_are_plain(case: Case) -> None:
     """A state holds arrays, numbers and text alone, so that saving it needs no pickle."""
     for name, value in case.filled().state().items():
@@ -580,6 +604,7 @@ MODEL_CHECKS: tuple[Callable[[Case], None], ...] = (
     new_columns_leave_the_old_beliefs,
     a_restored_belief_continues_bit_for_bit,
     a_belief_that_grew_is_restored,
+    what_is_learned_on_request_can_be_adopted,
     states_are_plain,
     models_are_plain_data,
     bad_input_is_refused_and_changes_nothing,

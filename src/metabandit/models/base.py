@@ -48,6 +48,8 @@ class Belief(ABC):
     """whether what was observed can be taken back and seen with other features"""
     takes_variance = False
     """whether add_variance is for it"""
+    learns_itself = True
+    """whether variances are learned while rewards are observed, on schedule; False: only when learn() is called"""
 
     def __init__(self, n_arms: int, n_features: int, layout: str = "given") -> None:
         self.features = TaskFeatures(count("n_arms", n_arms), count("n_features", n_features, 0), layout)
@@ -215,6 +217,33 @@ class Belief(ABC):
         return np.array([self.law(i, self.draw(rng)).sample(rng) for _ in range(size)]).reshape(
             size, self.n_arms
         )
+
+    # -- learning on request ---------------------------------------------------------------------------------
+    # For whoever must not wait while variances are learned: they are learned on a copy, and adopted as numbers.
+
+    def learn_on_request(self) -> None:
+        """From now on nothing is learned beside theta and the task effects but by learn() or adopt()."""
+        self.learns_itself = False
+
+    @property
+    def learning_due(self) -> bool:
+        """Whether the schedule asks for learn() now."""
+        return False
+
+    def learn(self) -> None:
+        """Learn now what the schedule would: variances, dispersion, scales."""
+        return
+
+    def learned_numbers(self) -> dict[str, Array]:
+        """What was learned, and is in force: numbers that adopt() takes; empty where nothing is learned."""
+        return {}
+
+    def adopt(self, learned: dict[str, Any]) -> None:
+        """Put in force what another belief of the same model and shape learned, as if from the start."""
+        if learned:
+            raise InvalidInput(
+                "learned", learned, f"nothing: {type(self).__name__} learns nothing on request"
+            )
 
     # -- explaining ----------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.checking import count, indices
+from metabandit.checking import count, finite, indices
 from metabandit.errors import DamagedFile, InvalidInput
 from metabandit.laws import Draw, Gaussian, Law
 from metabandit.models import coefficient_sampler as sampling
@@ -19,6 +19,7 @@ from metabandit.models.collapsed_coefficients import CollapsedCoefficients
 from metabandit.models.count_table import Saved
 from metabandit.models.families import Family
 from metabandit.models.features import TaskFeatures
+from metabandit.models.laplace import LIMIT, Dispersion
 from metabandit.models.linear_prior import group_numbers
 from metabandit.models.scaled_prior import ScaledPrior
 from metabandit.streams import Random, Stream
@@ -222,6 +223,38 @@ class CollapsedBelief(Belief):
     def log_evidence(self) -> float:
         """The log marginal likelihood at the present dispersion, by Laplace's approximation."""
         return self.coefs.log_evidence
+
+    # -- learning on request -------------------------------------------------------------------------------
+
+    def learn_on_request(self) -> None:
+        self.learns_itself = self.coefs.learns_itself = False
+
+    @property
+    def learning_due(self) -> bool:
+        return self.n_observations > 0 and self.coefs.due
+
+    def learn(self) -> None:
+        self.coefs.refit()
+        self.version += 1
+
+    def learned_numbers(self) -> dict[str, Array]:
+        _ = self.coefs.prior  # in force
+        found = self.coefs.learned
+        return {
+            "dispersion": np.array([found.log_psi, found.sd, self.coefs.step]),
+            "scale": self.coefs.scaled.scale.copy(),
+        }
+
+    def adopt(self, learned: dict[str, Any]) -> None:
+        now = self.learned_numbers()
+        if set(learned) != set(now):
+            raise InvalidInput("learned", sorted(learned), f"{sorted(now)}")
+        numbers, scale = (finite(name, learned[name], now[name].shape) for name in ("dispersion", "scale"))
+        log_psi, sd, step = numbers.tolist()
+        if abs(log_psi) > LIMIT or not 0.0 < sd <= LIMIT or not 0.0 <= step <= 2.0 or (scale <= 0.0).any():
+            raise InvalidInput("learned", numbers.tolist(), "a dispersion, its sd, a step, and scales > 0")
+        self.coefs.adopt(Dispersion(log_psi, sd), step, scale)
+        self.version += 1
 
     # -- growth --------------------------------------------------------------------------------------------
 

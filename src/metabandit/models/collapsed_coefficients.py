@@ -46,6 +46,7 @@ class CollapsedCoefficients:
         self.n = 0  # observations
         self.fitted = 0  # observations at the last refit
         self.step = 0.0  # of the leapfrog; 0: the independence sampler does
+        self.learns_itself = True  # after fixed numbers of rewards; False: when asked
         self._forget()
 
     def _forget(self) -> None:
@@ -92,7 +93,7 @@ class CollapsedCoefficients:
 
     def record(self, cells: Array, amounts: Array) -> None:
         """counts += amounts : (n, 2) at cells : (n,)."""
-        cut = last_due(self.model.refit, self.fitted, self.n, len(cells))
+        cut = self._last_due(len(cells))
         try:
             if cut:
                 self.table.rows(cells[:cut], self.prior)
@@ -101,6 +102,27 @@ class CollapsedCoefficients:
                 refit(self)
         finally:  # Ctrl-C while something is learned: every reward is counted all the same
             self._follow(cells[cut:], amounts[cut:])
+
+    def _last_due(self, change: int) -> int:
+        return last_due(self.model.refit, self.fitted, self.n, change) if self.learns_itself else 0
+
+    @property
+    def due(self) -> bool:
+        """Whether there are as many more, or fewer, rewards since the last refit as call for another."""
+        below, above = next_due(self.model.refit, self.fitted)
+        return not below < self.n < above
+
+    def refit(self) -> None:
+        """Learn everything anew from the data."""
+        refit(self)
+
+    def adopt(self, learned: Dispersion, step: float, scale: Array) -> None:
+        """Put in force what was learned elsewhere, and the filter on the mode."""
+        self.learned, self.step, self.fitted = learned, step, self.n
+        if self.scaled.learned:
+            self.rescale(scale)
+        self._forget()
+        self.anchor(self.posterior(self.dispersion).mode(np.zeros(len(self.busy))))
 
     def _follow(self, cells: Array, amounts: Array) -> None:
         table = self.table
@@ -113,7 +135,7 @@ class CollapsedCoefficients:
     def take_back(self, cells: Array, amounts: Array) -> None:
         """counts -= amounts; refused, with nothing changed, if that were more than there is."""
         self.table.check_there(cells, amounts)
-        cut = last_due(self.model.refit, self.fitted, self.n, -len(cells))
+        cut = self._last_due(-len(cells))
         try:
             if cut:
                 self._subtract(cells[:cut], amounts[:cut])
@@ -282,8 +304,7 @@ class CollapsedCoefficients:
         log_psi, sd = saved.number("log_psi", -LIMIT, LIMIT), saved.number("log_psi_sd", 1e-9, LIMIT)
         new.learned = Dispersion(log_psi, sd)
         new.n, new.fitted = saved.integer("n_observations"), saved.integer("fitted")
-        below, above = next_due(self.model.refit, new.fitted)
-        saved.require(below < new.n < above, "fitted", "in time for the rewards there are")
+        saved.require(not (new.learns_itself and new.due), "fitted", "in time for the rewards there are")
         new.step = saved.number("step", 0.0, 2.0)
         saved.require(new.step == 0.0 or new.step >= sampling.SHORTEST, "step", "0 or a step")
         new._forget()

@@ -46,7 +46,10 @@ class LinearBelief(Belief):
         self.learnable = model.learnable
         self.time = 0.0
         self._stale, self._since_rebuild = False, 0
-        self.next_fit, self.learned = FIRST_FIT, False  # when variances are due, and whether they ever were
+        self.next_fit, self.learned_once = (
+            FIRST_FIT,
+            False,
+        )  # when variances are due, and whether they ever were
         self.scale = RewardScale()
         self.prior = CoefficientPrior(model, self.features, groups)
         self.tasks = empty_tasks(model, self.features, n_arms, self.on_vectors)
@@ -107,11 +110,11 @@ class LinearBelief(Belief):
         done, stopped = 0, None
         while done < len(tasks):
             # Variances are learned after given numbers of rewards, so that batching makes no difference.
-            room = self.next_fit - self.n_observations if self.learnable.anything else len(tasks)
+            room = self.next_fit - self.n_observations if self._on_schedule else len(tasks)
             part = slice(done, done + max(1, room))
             self._learn(tasks[part], arms[part], rewards[part], None if vectors is None else vectors[part])
             done += len(tasks[part])
-            if self.learnable.anything and self.n_observations >= self.next_fit:
+            if self._on_schedule and self.n_observations >= self.next_fit:
                 stopped = stopped or self._learn_if_due()
         if stopped is not None:  # Ctrl-C while variances were learned: every reward is counted all the same
             raise stopped
@@ -124,6 +127,10 @@ class LinearBelief(Belief):
         except BaseException as stopped:  # nothing is hidden: observe raises it after the last reward
             return stopped
         return None
+
+    @property
+    def _on_schedule(self) -> bool:
+        return self.learnable.anything and self.learns_itself
 
     def _vectors(self, z: Any, arms: Array, single: bool) -> Array | None:
         if self.on_vectors:
@@ -147,11 +154,7 @@ class LinearBelief(Belief):
     def learned_in_place(self, rewards: Array) -> None:
         """Rewards that a compiled loop has already put into the statistics and the coefficients: count them."""
         self._learned(rewards)
-        if (
-            self.learnable.anything
-            and self.n_observations >= self.next_fit
-            and (stopped := self._learn_if_due())
-        ):
+        if self._on_schedule and self.n_observations >= self.next_fit and (stopped := self._learn_if_due()):
             raise stopped
 
     def _learned(self, rewards: Array) -> None:
@@ -278,15 +281,41 @@ class LinearBelief(Belief):
         """Empirical Bayes now. Returns evidence + log prior after every step, which never decreases."""
         if not self.learnable.anything or self.n_observations < 2:
             return []
-        before, first = self.variances, not self.learned
+        before, first = self.variances, not self.learned_once
         try:
             found = maximise(self, prior or weak_prior(self), tolerance, steps, first)
             self.set_variances(found.variances)
         except BaseException:
             self.set_variances(before)
             raise
-        self.learned = True
+        self.learned_once = True
         return found.trace
+
+    @property
+    def learning_due(self) -> bool:
+        return self.learnable.anything and self.n_observations >= self.next_fit
+
+    def learn(self) -> None:
+        self.next_fit = next_fit(self.n_observations)
+        self.learn_variances(tolerance=1e-3, steps=SCHEDULED_STEPS)
+
+    def learned_numbers(self) -> dict[str, Array]:
+        if not self.learnable.anything:
+            return {}
+        v = self.variances
+        return {"noise": v.noise, "task": v.task, "coef": v.coef}
+
+    def adopt(self, learned: dict[str, Any]) -> None:
+        now = self.learned_numbers()
+        if set(learned) != set(now):
+            raise InvalidInput("learned", sorted(learned), f"{sorted(now)}")
+        if not now:
+            return
+        made = {name: finite(name, learned[name], now[name].shape) for name in now}
+        if not all((np.diagonal(a) if a.ndim == 2 else a).min(initial=1.0) > 0.0 for a in made.values()):
+            raise InvalidInput("learned", "<variances>", "variances > 0")
+        self.set_variances(Variances(made["noise"], made["task"], made["coef"]))
+        self.learned_once, self.next_fit = True, next_fit(self.n_observations)
 
     # -- what is believed ------------------------------------------------------------------------------------
 
@@ -426,7 +455,7 @@ class LinearBelief(Belief):
         copies = self.n_arms if self.features.layout == "by_arm" else 1
         first = len(self.prior.scale)
         fresh = np.arange(first, first + how_many) if groups is None else np.asarray(groups, np.int64)
-        if self.learned and self.learnable.coef and not first:  # no scale of another column to go by
+        if self.learned_once and self.learnable.coef and not first:  # no scale of another column to go by
             self.prior.start = SHARES["coef"] * self.scale.variance()
         mean, variance = self.prior.of_new_column()
         places = self.features.add_columns(how_many)
@@ -447,7 +476,7 @@ class LinearBelief(Belief):
         "_stale",
         "_since_rebuild",
         "next_fit",
-        "learned",
+        "learned_once",
         "_n_arms",
     )
 

@@ -81,7 +81,7 @@ class Session(ABC):
 
     @abstractmethod
     async def erase(self, task: int, kinds: Sequence[int], kind: int, body: bytes) -> int:
-        """Forget a task: delete its rows of all kinds but `kinds`; those become rows of this kind and body, without key.
+        """Forget a task: delete its rows of all kinds but `kinds`; those become rows of this kind and body, keyless.
 
         The bandit's snapshots are deleted too, for they hold what the rows held. Returns how many rows were deleted or
         changed. Their space in the file is overwritten, not only marked free.
