@@ -60,8 +60,8 @@ class PolicySettings(Message, omit_defaults=True):
 
 
 class RefreshSettings(Message, omit_defaults=True):
-    """When the draw of the coefficients is renewed: for every decision; after `amount` rewards; or when the log precision
-    grew by `amount`."""
+    """When the draw of the coefficients is renewed: for every decision; after `amount` rewards; or when their log
+    precision grew by `amount`."""
 
     rule: Literal["always", "every", "information"]
     amount: Annotated[float, Meta(gt=0)] | None = None
