@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metabandit.errors import MetabanditError
+from metabandit.errors import InvalidInput, MetabanditError
 
 
 class StoreError(MetabanditError):
@@ -45,6 +45,26 @@ class Head(NamedTuple):
     """the last number of its log"""
     erasures: int
     """how often something was erased from it"""
+
+
+def storable(text: str) -> bool:
+    """Whether every store can keep this text: PostgreSQL has no NUL, and nobody encodes half a surrogate pair."""
+    if text.isascii():
+        return "\0" not in text
+    return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def check_text(argument: str, text: str) -> None:
+    """Refuse text that not every store can keep."""
+    if not storable(text):
+        raise InvalidInput(argument, text, "text without NUL and lone surrogates")
+
+
+def check_rows(rows: Sequence[Row]) -> None:
+    """Refuse rows whose key not every store can keep."""
+    for row in rows:
+        if row.key is not None:
+            check_text("key", row.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,10 +101,11 @@ class Session(ABC):
 
     @abstractmethod
     async def erase(self, task: int, kinds: Sequence[int], kind: int, body: bytes) -> int:
-        """Forget a task: delete its rows of all kinds but `kinds`; those become rows of this kind and body, without key.
+        """Forget a task: delete its rows of all kinds but `kinds`; those become of this kind and body, without key.
 
-        The bandit's snapshots are deleted too, for they hold what the rows held. Returns how many rows were deleted or
-        changed. Their space in the file is overwritten, not only marked free.
+        The bandit's snapshots are deleted too, for they hold what the rows held, and `erasures` grows by one; but where
+        the task has no rows nothing changes. Returns how many rows were deleted or changed. Once the session is over
+        SQLite has overwritten their space in the file; PostgreSQL has vacuumed it and overwrites it when it is used again.
         """
 
 
