@@ -127,7 +127,7 @@ class Pause:
 
 
 class Writer(Lane):
-    """The lane that writes. What is to be written at about the same time shares one commit and its wait for the disk."""
+    """The lane that writes. What is to be written at about the same time shares a commit and its wait for the disk."""
 
     def __init__(self, path: str, connect: Callable[[], sqlite3.Connection]) -> None:
         super().__init__(path, "writer", connect)

@@ -32,6 +32,38 @@ SQLITE: tuple[Step, ...] = (
     ),
 )
 
+# In a schema of its own, so that it does not meet the tables of others, whatever their search path is.
+# A bandit's row is updated by every session: half of its page is free for the next versions of it.
+POSTGRES: tuple[Step, ...] = (
+    (
+        # `if not exists` would ask for the right to make one also where an administrator has made it
+        """do $$ begin if to_regnamespace('metabandit') is null then create schema metabandit; end if; end $$""",
+        "create table metabandit.version (version integer not null)",
+        "insert into metabandit.version values (0)",
+        """create table metabandit.bandits (
+            bandit bigint generated always as identity primary key, name text not null unique,
+            seq bigint not null, erasures bigint not null) with (fillfactor = 50)""",
+        """create table metabandit.events (
+            bandit bigint not null, seq bigint not null, kind integer not null, at double precision not null,
+            task bigint, key text, body bytea not null, primary key (bandit, seq))""",
+        "create index events_by_key on metabandit.events (bandit, key) where key is not null",
+        """create table metabandit.snapshots (
+            snapshot bigint generated always as identity primary key, bandit bigint not null,
+            seq bigint not null)""",
+        "create index snapshots_by_bandit on metabandit.snapshots (bandit)",
+        """create table metabandit.pieces (
+            snapshot bigint not null, part integer not null, piece bytea not null,
+            primary key (snapshot, part))""",
+        "alter table metabandit.pieces alter column piece set storage external",
+        """create table metabandit.leases (
+            name text primary key, holder text not null, until timestamptz not null)""",
+        """create table metabandit.api_keys (
+            number bigint generated always as identity primary key, id text not null unique,
+            hash bytea not null, scope text not null, note text not null,
+            created double precision not null, revoked double precision)""",
+    ),
+)
+
 
 def check_version(version: int, steps: Sequence[Step], store: str) -> None:
     """Refuse a store that a newer version of this library has changed."""

@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import TypeVar
 
 from metabandit.service.stores import sqlite_statements as do
-from metabandit.service.stores.base import Head, Key, Row, Session, Store, StoreError, check_rows, check_text
+from metabandit.service.stores.base import (
+    Head,
+    Key,
+    Row,
+    Session,
+    Store,
+    StoreError,
+    check_key,
+    check_rows,
+    check_text,
+)
 from metabandit.service.stores.lanes import Lane, Pause, Writer, settled
 from metabandit.service.stores.migrations import SQLITE
 from metabandit.service.stores.sqlite_file import FileLock, check_in_place, check_path, connect, prepare
@@ -216,7 +226,7 @@ class SQLiteStore(Store):
         return await self._reader.run(do.keys)
 
     async def put_key(self, key: Key) -> None:
-        check_text("note", key.note)
+        check_key(key)
         await self._write(partial(do.put_key, key=key))
 
     async def revoke_key(self, id: str, at: float) -> bool:
