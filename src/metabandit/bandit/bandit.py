@@ -70,7 +70,7 @@ class MultiTaskBandit:
             refresh = "always" if getattr(model, "cheap_draws", False) else ("every", 100)
         seed = secrets.randbits(63) if seed is None else _checked_seed(seed)
         named = Arms(arms)
-        _check_feasible(policy, named.active[None])
+        check_feasible(policy, named.active[None])
         tasks = Tasks(make(metadata, list(named.names)), model, named.names)
         self._assemble(named, tasks, model, policy, Refresh.of(refresh), seed)
 
@@ -129,7 +129,7 @@ class MultiTaskBandit:
     def add_arm(self, arm: str) -> None:
         """A new arm, from now on; it starts from what the model believes of an arm nobody has tried."""
         self._arms.check_new(arm)
-        _check_feasible(self.policy, np.append(self._arms.active, True)[None])
+        check_feasible(self.policy, np.append(self._arms.active, True)[None])
         self._tasks.add_arm(arm)
         self._arms.add(arm)
 
@@ -138,7 +138,7 @@ class MultiTaskBandit:
         left = self._arms.active.copy()
         left[self._arms.number(arm)] = False
         if left.any():
-            _check_feasible(self.policy, left[None])
+            check_feasible(self.policy, left[None])
         self._arms.retire(arm)
 
     def restore_arm(self, arm: str) -> None:
@@ -218,7 +218,7 @@ class MultiTaskBandit:
         """The arms that may be chosen : (n, K), None for all of them; refused where the policy cannot."""
         mask = self._arms.choosable(named, n)
         if named is not None and mask is not None:
-            _check_feasible(self.policy, np.unique(mask, axis=0))
+            check_feasible(self.policy, np.unique(mask, axis=0))
         return mask
 
     def _choose(
@@ -306,7 +306,7 @@ def _checked_seed(seed: Any) -> int:
     return int(seed)
 
 
-def _check_feasible(policy: Policy, masks: Array) -> None:
+def check_feasible(policy: Policy, masks: Array) -> None:
     """Refuse what the policy cannot do with these eligible arms, before anything changes."""
     n, k = masks.shape
     flat = Normal(np.zeros((n, k)), np.ones((n, k)))

@@ -39,20 +39,13 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{target.parent}: no such folder")
     _sweep(target)
-    arrays = {name: value for name, value in content.items() if isinstance(value, np.ndarray)}
-    plain = {name: _plain(value) for name, value in content.items() if name not in arrays}
-    header = msgspec.json.encode({"format": FORMAT, "version": VERSION, **plain})
     name = target.parent / f".{target.name}.{secrets.token_hex(8)}"
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
     try:
         if target.exists():  # who may read the file is not ours to change
             os.chmod(name, stat.S_IMODE(target.stat().st_mode))
         with os.fdopen(handle, "wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                archive.writestr(zipfile.ZipInfo("header.json", EPOCH), header)
-                for key, array in arrays.items():
-                    with archive.open(zipfile.ZipInfo(f"{key}.npy", EPOCH), "w", force_zip64=True) as part:
-                        np.lib.format.write_array(part, np.ascontiguousarray(array), allow_pickle=False)
+            pack(file, content)
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, target)
@@ -62,15 +55,32 @@ def write(path: str | os.PathLike[str], content: dict[str, Any]) -> None:
     _sync_folder(target.parent)
 
 
+def pack(file: Any, content: dict[str, Any]) -> None:
+    """Write arrays and plain data to an open file."""
+    arrays = {name: value for name, value in content.items() if isinstance(value, np.ndarray)}
+    plain = {name: _plain(value) for name, value in content.items() if name not in arrays}
+    header = msgspec.json.encode({"format": FORMAT, "version": VERSION, **plain})
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr(zipfile.ZipInfo("header.json", EPOCH), header)
+        for key, array in arrays.items():
+            with archive.open(zipfile.ZipInfo(f"{key}.npy", EPOCH), "w", force_zip64=True) as part:
+                np.lib.format.write_array(part, np.ascontiguousarray(array), allow_pickle=False)
+
+
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What write() wrote; DamagedFile when it is not such a file, of another version, or not intact."""
     with open(path, "rb") as file:  # what cannot be opened is no damaged file
-        try:
-            return _read(path, file)
-        except DamagedFile:
-            raise
-        except DAMAGE as error:
-            raise DamagedFile(f"{path}: not a metabandit file, or damaged ({error})") from error
+        return unpack(file, path)
+
+
+def unpack(file: Any, path: Any) -> dict[str, Any]:
+    """What pack() wrote to an open file; `path` is what errors call it."""
+    try:
+        return _read(path, file)
+    except DamagedFile:
+        raise
+    except DAMAGE as error:
+        raise DamagedFile(f"{path}: not a metabandit file, or damaged ({error})") from error
 
 
 def _read(path: Any, file: Any) -> dict[str, Any]:

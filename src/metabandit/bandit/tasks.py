@@ -166,6 +166,19 @@ class Tasks:
         self.digests[first : len(self.names)] = digests
         return first
 
+    def add_level(self, column: str, value: Any) -> None:
+        """Get to know a category, which may be a new column of the belief, without any task that has it."""
+        self._encode([{column: value}])
+
+    def new_level(self, column: str, value: Any) -> str | None:
+        """The name of a category that would be new, None if it would not."""
+        return self.features.new_level(column, value)
+
+    def add_nameless(self) -> None:
+        """A task that nobody can ask for: it keeps the number of one that was erased."""
+        self._add([""], [None], self._encode([None]), np.zeros(1, np.uint64))
+        del self.index[""]
+
     def add_arm(self, arm: str) -> None:
         """A new arm in the belief, with the features an average task has for it."""
         fresh = self.features.add_arms([arm])
@@ -187,7 +200,7 @@ class Tasks:
         if np.asarray(state["digests"]).dtype != np.uint64:
             raise DamagedFile("tasks/digests: not 64-bit words")
         self.names, self.digests = list(state["names"]), np.array(state["digests"])
-        self.index = {name: i for i, name in enumerate(self.names)}
+        self.index = {name: i for i, name in enumerate(self.names) if name != ""}  # nameless: erased
         self.groups = {str(name): int(number) for name, number in state["groups"].items()}
 
 

@@ -106,6 +106,10 @@ class Features(ABC):
         finally:
             self._rollback(mark)
 
+    def new_level(self, column: str, value: Any) -> str | None:
+        """The category that this value of a metadata column would be the first of; None where it is not new."""
+        return None
+
     def bind(self, arms: list[str]) -> Self:
         """Learn the names of the arms; only features given per arm need them."""
         return self

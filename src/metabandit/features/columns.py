@@ -36,6 +36,13 @@ class Designed(Features):
                 return np.array([row], float)
         return super().rows(records)
 
+    def new_level(self, column: str, value: Any) -> str | None:
+        source = next((source for source in self._design.sources if source.name == column), None)
+        if source is None or source.kind != "category" or source.fixed:
+            return None
+        text = label(source.argument, value)
+        return text if text is not None and text not in source.levels else None
+
     def _rows(self, table: Table) -> Array:
         out = self._design.rows(table)
         self._born = self._design.born

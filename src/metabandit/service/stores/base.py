@@ -13,11 +13,14 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from metabandit.errors import MetabanditError
+from metabandit.errors import InvalidInput, MetabanditError
 
 
 class StoreError(MetabanditError):
-    """The store cannot be reached, is full, or refused to write; nothing was changed."""
+    """The store cannot be reached, is full, or refused to write; nothing was changed.
+
+    Only where a connection breaks during a commit may all of it have happened: whoever tries again says so by its ids.
+    """
 
 
 class Row(NamedTuple):
@@ -47,6 +50,30 @@ class Head(NamedTuple):
     """how often something was erased from it"""
 
 
+MOST_TEXT = 500  # characters: an index of PostgreSQL takes 2,700 bytes
+
+
+def storable(text: str) -> bool:
+    """Whether every store can keep this text: PostgreSQL has no NUL, and nobody encodes half a surrogate pair."""
+    if len(text) > MOST_TEXT or "\0" in text:
+        return False
+    return text.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def check_text(argument: str, text: str) -> None:
+    """Refuse text that not every store can keep."""
+    if not storable(text):
+        accepted = f"text of at most {MOST_TEXT} characters without NUL and lone surrogates"
+        raise InvalidInput(argument, text, accepted)
+
+
+def check_rows(rows: Sequence[Row]) -> None:
+    """Refuse rows whose key not every store can keep."""
+    for row in rows:
+        if row.key is not None:
+            check_text("key", row.key)
+
+
 @dataclass(frozen=True, slots=True)
 class Key:
     """An API key: its hash, never itself."""
@@ -57,6 +84,12 @@ class Key:
     note: str
     created: float
     revoked: float | None
+
+
+def check_key(key: Key) -> None:
+    """Refuse a key whose texts not every store can keep."""
+    for argument in ("id", "scope", "note"):
+        check_text(argument, getattr(key, argument))
 
 
 class Session(ABC):
@@ -81,10 +114,11 @@ class Session(ABC):
 
     @abstractmethod
     async def erase(self, task: int, kinds: Sequence[int], kind: int, body: bytes) -> int:
-        """Forget a task: delete its rows of all kinds but `kinds`; those become rows of this kind and body, keyless.
+        """Forget a task: delete its rows of all kinds but `kinds`; those become of this kind and body, without key.
 
-        The bandit's snapshots are deleted too, for they hold what the rows held. Returns how many rows were deleted or
-        changed. Their space in the file is overwritten, not only marked free.
+        The bandit's snapshots are deleted too, for they hold what the rows held, and `erasures` grows by one; where the
+        task has no rows nothing changes. Returns how many rows were deleted or changed. Once the session is over their
+        space was overwritten by SQLite; PostgreSQL was told to vacuum it and overwrites it when it is used again.
         """
 
 

@@ -1,0 +1,302 @@
+"""What clients ask of one bandit, waiting for its desk; and from what the log has, what each answer is."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from metabandit.bandit.bandit import check_feasible
+from metabandit.bandit.tasks import digest_of
+from metabandit.checking import checked_name
+from metabandit.errors import ConflictingReward, InvalidInput, UnknownName
+from metabandit.service import events
+from metabandit.service.design import checked_metadata
+from metabandit.service.errors import Conflict
+from metabandit.service.messages import (
+    Column,
+    DecisionMade,
+    DecisionRequest,
+    Metadata,
+    RewardMessage,
+    RewardTaken,
+    TaskMetadata,
+)
+from metabandit.service.state import State
+from metabandit.service.stores.base import Row, Session
+
+Array = np.ndarray[Any, Any]
+Found = dict[str, list[Row]]
+ALL: tuple[int, ...] = ()
+
+
+@dataclass(eq=False)
+class Job:
+    """Something to be done; `done` is resolved when it is, durably."""
+
+    done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+    def fail(self, error: BaseException) -> None:
+        if not self.done.done():
+            self.done.set_exception(error)
+
+    def answer(self, value: Any) -> None:
+        if not self.done.done():
+            self.done.set_result(value)
+
+
+@dataclass(eq=False)
+class PutTasks(Job):
+    """Tasks to make known, or to give other metadata."""
+
+    tasks: Sequence[TaskMetadata | DecisionRequest] = ()
+
+
+@dataclass(eq=False)
+class Decide(PutTasks):
+    """Decisions to make; `tasks` are the requests."""
+
+    ids: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    """the ids that were given: others cannot have been used before"""
+
+    def __post_init__(self) -> None:
+        requests: Any = self.tasks
+        for request in requests:
+            if request.id is not None:
+                checked_name("id", request.id)
+                self.asked.append(request.id)
+        self.ids = [request.id or uuid.uuid4().hex for request in requests]
+        if len(set(self.ids)) < len(self.ids):
+            twice = next(id for id in self.asked if self.asked.count(id) > 1)
+            raise InvalidInput("id", twice, "different ids in one batch")
+
+
+@dataclass(eq=False)
+class Learn(Job):
+    """Rewards."""
+
+    rewards: Sequence[RewardMessage] = ()
+
+
+@dataclass(eq=False)
+class Change(Job):
+    """Anything else: what it appends is worked out from the state at the end of the log."""
+
+    plan: Callable[[State, Session], Any] = lambda state, session: None
+
+
+# -- tasks -----------------------------------------------------------------------------------------------------
+
+
+def news(state: State, job: PutTasks) -> dict[str, Metadata | None]:
+    """The tasks of a job that are not known, or not with these metadata; refused where they do not fit."""
+    columns, tasks = state.bandit.metadata, state.tasks
+    found: dict[str, Metadata | None] = {}
+    for asked in job.tasks:
+        number = tasks.index.get(asked.task)
+        if number is not None and not asked.metadata:
+            continue
+        if number is None:
+            checked_name("task", asked.task)
+        metadata = _metadata(state, columns, asked.metadata)
+        if number is None or digest_of(metadata) != tasks.digests[number]:
+            found[asked.task] = metadata
+    if any(name in tasks.index for name in found):
+        tasks._check_change()
+    return found
+
+
+def _metadata(state: State, columns: dict[str, Column], given: Metadata | None) -> Metadata | None:
+    metadata = checked_metadata(columns, given)
+    if metadata is not None:
+        state.tasks.features.check([metadata])
+    return metadata
+
+
+def rows_of_news(state: State, found: dict[str, Metadata | None], at: float) -> list[Row]:
+    """What to append for them; new categories come first, in rows of their own."""
+    rows: list[Row] = []
+    fresh: set[tuple[str, str]] = set()
+    next_number = state.belief.n_tasks
+    for name, metadata in found.items():
+        for column, value in (metadata or {}).items():
+            level = state.tasks.new_level(column, value)
+            if level is not None and (column, level) not in fresh:
+                fresh.add((column, level))
+                rows.append(events.row(events.Level(column, value), at))  # type: ignore[arg-type]
+        number = state.tasks.index.get(name)
+        if number is None:
+            number, next_number = next_number, next_number + 1
+        rows.append(events.row(events.Task(name, metadata), at, number))
+    return rows
+
+
+# -- decisions -------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Wanted:
+    """The decisions of some jobs that are not in the log yet."""
+
+    tasks: list[int] = field(default_factory=list)
+    ids: list[str] = field(default_factory=list)
+    named: list[Array | None] = field(default_factory=list)
+
+
+def fresh_decisions(state: State, job: Decide, found: Found) -> Wanted:
+    """What is to be decided anew; refused if anything of the job is wrong."""
+    wanted, requests = Wanted(), job.tasks
+    for request, id in zip(requests, job.ids, strict=True):
+        named = state.arms.named(request.eligible)  # type: ignore[union-attr]
+        old = found.get(id)
+        if old:
+            _check_repeat(state, id, request.task, named, old[0])
+            continue
+        wanted.tasks.append(state.tasks.index[request.task])
+        wanted.ids.append(id)
+        wanted.named.append(named)
+    if wanted.ids and state.paused:
+        raise Conflict("bandit", state.bandit.name, "a bandit that is not paused")
+    masks = _masks(state, wanted)
+    if masks is not None:
+        mask = state.arms.choosable(masks, len(masks))
+        if mask is not None:
+            check_feasible(state.policy, np.unique(mask, axis=0))
+    return wanted
+
+
+def _check_repeat(state: State, id: str, task: str, named: Array | None, row: Row) -> None:
+    """The id of a decision belongs to its task; and the arm that stays has to be eligible."""
+    if row.kind != events.DECISION:
+        raise Conflict("id", id, "an id not used before")
+    if state.tasks.index.get(task) != row.task:
+        raise Conflict("id", id, "an id not used before: it belongs to a decision for another task")
+    arm = events.body_of(row).arm
+    if named is not None and not named[arm]:
+        raise Conflict(
+            "eligible", f"<arms without {state.arms.names[arm]!r}>", f"arms with it, decided as {id!r}"
+        )
+
+
+def _masks(state: State, wanted: Wanted) -> Array | None:
+    if all(named is None for named in wanted.named):
+        return None
+    every = np.ones(len(state.arms), bool)
+    return np.array([every if named is None else named for named in wanted.named])
+
+
+def decided(state: State, wanted: Wanted, at: float) -> list[Row]:
+    """The decisions, as rows to append."""
+    if not wanted.ids:
+        return []
+    tasks = np.array(wanted.tasks, np.int64)
+    choice = state.choose(tasks, wanted.ids, _masks(state, wanted))
+    rows, version, encode = [], state.seq, events.encode
+    columns = (choice.arm.tolist(), choice.probability.tolist(), choice.standard_error.tolist())
+    for task, id, named, arm, p, error in zip(wanted.tasks, wanted.ids, wanted.named, *columns, strict=True):
+        eligible = None if named is None else np.flatnonzero(named).tolist()
+        body = encode(events.Decision(arm, p, error, version, eligible))
+        rows.append(Row(0, events.DECISION, at, task, id, body))
+    return rows
+
+
+def answers(state: State, job: Decide, found: Found) -> list[DecisionMade]:
+    """What the client gets, of rows that are in the log."""
+    made = []
+    for request, id in zip(job.tasks, job.ids, strict=True):
+        body = events.body_of(found[id][0])
+        made.append(
+            DecisionMade(
+                id=id, task=request.task, arm=state.arms.names[body.arm], probability=body.probability,
+                standard_error=body.standard_error, version=body.version,
+            )
+        )  # fmt: skip
+    return made
+
+
+# -- rewards ---------------------------------------------------------------------------------------------------
+
+
+class Ledger:
+    """Decisions and the rewards they have, as far as they are looked up; it grows with what is about to be appended."""
+
+    def __init__(self, state: State, found: Found) -> None:
+        self.state, self.found = state, found
+        self.now: dict[str, tuple[float, float] | None] = {}
+
+    def take(self, job: Learn, at: float) -> tuple[list[Row], list[RewardTaken]]:
+        """The rows of a job and its answers; refused whole, with nothing changed, if anything of it is wrong."""
+        before, rows, taken = dict(self.now), [], []
+        try:
+            self._check(job)
+            for reward in job.rewards:
+                row, effect = self._one(reward, at)
+                if row is not None:
+                    rows.append(row)
+                taken.append(RewardTaken(decision=reward.decision, effect=effect))  # type: ignore[arg-type]
+        except BaseException:
+            self.now = before
+            raise
+        return rows, taken
+
+    def _check(self, job: Learn) -> None:
+        """Rewards the model can have produced."""
+        belief = self.state.belief
+        given = [reward for reward in job.rewards if reward.reward is not None]
+        if given:
+            belief.check_rewards(np.array([reward.reward for reward in given], float))
+            belief.check_exposures(np.array([reward.exposure for reward in given], float))
+
+    def _one(self, given: RewardMessage, at: float) -> tuple[Row | None, str]:
+        history = self.found.get(given.decision)
+        if not history or history[0].kind != events.DECISION:
+            raise UnknownName("decision", given.decision, "the id of a decision that was made")
+        now, wanted = self._current(given.decision, history), None
+        if given.reward is not None:
+            wanted = (given.reward, given.exposure)
+        if wanted == now:
+            return None, "repeated"
+        if not given.amend and (now is not None or wanted is None):
+            accepted = "a number" if now is None else f"{now[0]!r}, which was given before; or amend: true"
+            raise (InvalidInput if now is None else ConflictingReward)("reward", given.reward, accepted)
+        self._check_amendment(now)
+        self.now[given.decision] = wanted
+        decision = events.body_of(history[0])
+        choices = self._choices(decision)
+        share = (decision.arm, decision.probability, choices)
+        body: Any
+        if now is None:
+            assert wanted is not None
+            body, effect = events.Reward(*share, *wanted), "learned"
+        elif wanted is None:
+            body, effect = events.Retracted(*share, *now), "retracted"
+        else:
+            body, effect = events.Amended(*share, *wanted, *now), "amended"
+        return events.row(body, at, history[0].task, given.decision), effect
+
+    def _check_amendment(self, now: Any) -> None:
+        if now is not None and not self.state.belief.can_rebuild:
+            raise InvalidInput("amend", True, "false: with drift or discount the past has faded")
+
+    def _choices(self, decision: events.Decision) -> int:
+        return len(self.state.arms) if decision.eligible is None else len(decision.eligible)
+
+    def _current(self, id: str, history: list[Row]) -> tuple[float, float] | None:
+        """The reward a decision has."""
+        if id not in self.now:
+            self.now[id] = current_reward(history)
+        return self.now[id]
+
+
+def current_reward(history: list[Row]) -> tuple[float, float] | None:
+    """(reward, exposure) that the rows of a decision amount to."""
+    last = history[-1]
+    if last.kind in (events.REWARD, events.AMENDED):
+        body = events.body_of(last)
+        return body.value, body.exposure
+    return None
