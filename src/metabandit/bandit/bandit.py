@@ -285,7 +285,7 @@ class MultiTaskBandit:
         """Why this task gets its arms: prior from metadata, own data, posterior, and who else it learned from."""
         from metabandit.bandit.explanation import explain
 
-        return explain(self, self._tasks.number(task))
+        return explain(self.belief, self._tasks, self.arms, self._tasks.number(task))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write everything to one file, atomically; load() continues bit for bit as this bandit would have."""

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from metabandit.bandit.tasks import Tasks
 from metabandit.errors import InvalidInput, MissingExtra
+from metabandit.models.base import Belief
 from metabandit.models.features import TaskFeatures
 from metabandit.models.influence import influence
 from metabandit.models.linear_belief import LinearBelief
-
-if TYPE_CHECKING:
-    from metabandit.bandit.bandit import MultiTaskBandit
 
 Array = np.ndarray[Any, Any]
 Name = int | str
@@ -140,56 +139,65 @@ def _pair(mean: float, sd: float) -> str:
     return f"{mean:.3g} ({sd:.2g})"
 
 
-def explain(bandit: MultiTaskBandit, i: int) -> Explanation:
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """Whose belief is taken apart, with the names of its tasks and arms."""
+
+    belief: Belief
+    tasks: Tasks
+    arms: list[str]
+
+
+def explain(belief: Belief, tasks: Tasks, arms: list[str], i: int) -> Explanation:
     """Take the belief about task number i apart."""
-    belief = bandit.belief
     if not belief.can_rebuild:
         accepted = "a model without drift or discount: a past that fades cannot be told apart"
-        raise InvalidInput("explain", f"<{type(bandit.model).__name__}>", accepted)
+        raise InvalidInput("explain", f"<{type(belief).__name__}>", accepted)
+    subject = Subject(belief, tasks, arms)
     if isinstance(belief, LinearBelief):
-        return _explain_linear(bandit, belief, i)
-    return _explain_by_coefficients(bandit, i)
+        return _explain_linear(subject, belief, i)
+    return _explain_by_coefficients(subject, i)
 
 
-def _explain_linear(bandit: MultiTaskBandit, belief: LinearBelief, i: int) -> Explanation:
+def _explain_linear(subject: Subject, belief: LinearBelief, i: int) -> Explanation:
     found = influence(belief, i)
     noise = belief.tasks.noise * belief._mean_scale()
     sd = np.sqrt(np.diagonal(found.prior.cov))
     worth = np.divide(noise, sd**2, out=np.full(len(sd), np.inf), where=sd > 0)
     mean, cov = belief.posterior(i)
     arms = _arms(
-        bandit, i, found.prior.mean, sd, np.diagonal(found.own), worth, mean, np.sqrt(np.diagonal(cov))
+        subject, i, found.prior.mean, sd, np.diagonal(found.own), worth, mean, np.sqrt(np.diagonal(cov))
     )
     heaviest = np.argsort(-found.size, kind="stable")[: 4 * SHOWN]
     weights = [
-        (bandit._tasks.names[j], float(found.size[j]), dict(zip(bandit.arms, found.others[j].tolist(), strict=True)))
+        (subject.tasks.names[j], float(found.size[j]), dict(zip(subject.arms, found.others[j].tolist(), strict=True)))
         for j in heaviest if found.size[j] > 0.0
     ]  # fmt: skip
     return Explanation(
-        bandit._tasks.names[i], arms, _features(bandit, i, found.coef.mean), weights, *_units(bandit), True
+        subject.tasks.names[i], arms, _features(subject, i, found.coef.mean), weights, *_units(subject), True
     )
 
 
-def _explain_by_coefficients(bandit: MultiTaskBandit, i: int) -> Explanation:
+def _explain_by_coefficients(subject: Subject, i: int) -> Explanation:
     """For models without exact weights: the prior at the posterior of the coefficients, own data by pseudo-counts."""
-    belief = bandit.belief
+    belief = subject.belief
     prior_mean, prior_sd, worth = belief.prior_from_metadata(i)
     counts, _ = belief.own_data(i)
     mean, cov = belief.posterior(i)
     own_weight = counts / np.maximum(counts + worth, 1e-300)
-    arms = _arms(bandit, i, prior_mean, prior_sd, own_weight, worth, mean, np.sqrt(np.diagonal(cov)))
+    arms = _arms(subject, i, prior_mean, prior_sd, own_weight, worth, mean, np.sqrt(np.diagonal(cov)))
     return Explanation(
-        bandit._tasks.names[i], arms, _features(bandit, i, belief.coef.mean), [], *_units(bandit), False
+        subject.tasks.names[i], arms, _features(subject, i, belief.coef.mean), [], *_units(subject), False
     )
 
 
-def _units(bandit: MultiTaskBandit) -> tuple[str, str]:
-    scale = {"binary": "logit", "count": "log"}.get(bandit.belief.reward, "")
-    return scale, bandit.belief.own_unit
+def _units(subject: Subject) -> tuple[str, str]:
+    scale = {"binary": "logit", "count": "log"}.get(subject.belief.reward, "")
+    return scale, subject.belief.own_unit
 
 
 def _arms(
-    bandit: MultiTaskBandit,
+    subject: Subject,
     i: int,
     prior: Array,
     prior_sd: Array,
@@ -198,8 +206,8 @@ def _arms(
     mean: Array,
     sd: Array,
 ) -> list[ArmExplanation]:
-    counts, means = bandit.belief.own_data(i)
-    columns = (bandit.arms, prior, prior_sd, counts, means, own, worth, mean, sd)
+    counts, means = subject.belief.own_data(i)
+    columns = (subject.arms, prior, prior_sd, counts, means, own, worth, mean, sd)
     return [
         ArmExplanation(
             arm, float(p), float(s), float(n), float(y) if n else None, float(w), float(k), float(m), float(e)
@@ -218,16 +226,16 @@ def _average_phi(store: TaskFeatures) -> Array:
     return average
 
 
-def _features(bandit: MultiTaskBandit, i: int, theta: Array) -> list[tuple[str, str, float]]:
+def _features(subject: Subject, i: int, theta: Array) -> list[tuple[str, str, float]]:
     """What each column adds to each arm's prior mean (on the model's own scale: logits, logs)."""
-    names = bandit.features.coefficient_names(bandit.arms)
+    names = subject.tasks.features.coefficient_names(subject.arms)
     if len(theta) != len(names):  # coefficients of the arms alone, or a Gaussian process, which has none
         return []
-    store = bandit.belief.features
+    store = subject.belief.features
     parts = (store.phi(i) - _average_phi(store)) * theta
     floor = 1e-9 * float(np.abs(parts).max(initial=0.0))
     found = []
     for a, j in zip(*np.nonzero(np.abs(parts) > floor), strict=True):
-        column = names[j].removesuffix(f":{bandit.arms[a]}")
-        found.append((bandit.arms[a], column, float(parts[a, j])))
+        column = names[j].removesuffix(f":{subject.arms[a]}")
+        found.append((subject.arms[a], column, float(parts[a, j])))
     return sorted(found, key=lambda item: -abs(item[2]))

@@ -239,8 +239,8 @@ class Desk:
                 rows += more
                 taken.append((job, effects))
             first = await session.append(rows) if rows else 0
-        for job in done:
-            job.answer(answers(self.state, job, found))
+        for one in done:
+            one.answer(answers(self.state, one, found))
         for job, effects in taken:
             job.answer(effects)
             for effect in effects:

@@ -78,7 +78,7 @@ class NewBandit(Message):
     policy: PolicySettings = field(default_factory=PolicySettings)
     refresh: RefreshSettings | None = None
     """None: for every decision with real rewards, after 100 rewards otherwise"""
-    seed: Annotated[int, Meta(ge=0, lt=2**63)] | None = None
+    seed: Annotated[int, Meta(ge=0, lt=2**53)] | None = None
     """what all random numbers come from; None: one is made"""
 
 

@@ -1,0 +1,150 @@
+"""The learner: renews draws and variances in the background, where it holds the lease; decisions never wait for it.
+
+It works on copies, in another thread, and publishes what passed the sanity gate as rows of the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from metabandit.errors import MetabanditError
+from metabandit.laws import Draw
+from metabandit.service import events
+from metabandit.service.desk import Desk
+from metabandit.service.folding import to_bytes
+from metabandit.service.gate import fault_of_belief, fault_of_draw
+from metabandit.service.jobs import Change
+from metabandit.service.state import State
+from metabandit.streams import Stream, keys, substreams
+
+if TYPE_CHECKING:
+    from metabandit.service.engine import Engine
+
+log = logging.getLogger("metabandit.service")
+
+LEASE, SECONDS, RENEW = "learner", 10.0, 3.0
+TICK = 0.02  # seconds between looks at what is due
+SHARE = 0.25  # of the time that may go into refreshing one bandit
+IN_FORCE = 4  # the stream of draws that outlive a decision, as in bandit.draws
+SNAPSHOT_ROWS, SNAPSHOT_SECONDS = 50_000, 300.0  # after so many rows, or seconds if there were any
+
+
+class Learner:
+    """Looks after every desk in turn."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.holder = engine, secrets.token_hex(8)
+        self.has_lease, self.renewed = False, 0.0
+        self.rested: dict[int, float] = {}
+        """by bandit: when it may be refreshed again"""
+        self.refused: dict[int, int] = {}
+        """by bandit: at how many rewards learning was refused; it is tried again when there are more"""
+        self.kept: dict[int, tuple[int, float]] = {}
+        """by bandit: the row of the last snapshot, and when it was taken"""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            await asyncio.sleep(TICK)
+            try:
+                if not await self._leads():
+                    await asyncio.sleep(RENEW / 3.0)
+                    continue
+                for desk in list(self.engine.desks.values()):
+                    self._count_age(desk)
+                    await self.look_after(desk)
+            except MetabanditError as error:
+                log.warning("learning waits: %s", error)
+                await asyncio.sleep(1.0)
+            except Exception:
+                log.exception("learning failed")
+                await asyncio.sleep(1.0)
+
+    async def leave(self) -> None:
+        """Keep snapshots of what has grown, and let another learner take over at once."""
+        if self.has_lease:
+            for desk in list(self.engine.desks.values()):
+                await self.keep(desk, least=1_000)
+            await self.engine.store.release(LEASE, self.holder)
+
+    async def _leads(self) -> bool:
+        if time.monotonic() - self.renewed > RENEW:
+            self.has_lease = await self.engine.store.lease(LEASE, self.holder, SECONDS)
+            self.renewed = time.monotonic()
+        return self.has_lease
+
+    def _count_age(self, desk: Desk) -> None:
+        age = time.time() - desk.pending[0].at if desk.pending else 0.0
+        self.engine.counters.ages[desk.name] = max(0.0, age)
+
+    async def look_after(self, desk: Desk) -> None:
+        """Whatever is due: variances, a draw, a snapshot."""
+        state, now = desk.state, time.monotonic()
+        if now >= self.rested.get(desk.bandit, 0.0) and desk.current:
+            body: Any = None
+            if state.belief.learning_due and self.refused.get(desk.bandit) != state.belief.n_observations:
+                body = await self._timed(desk, self._learned)
+            elif state.draw_due:
+                body = await self._timed(desk, self._drawn)
+            if body is not None:
+                await desk.ask(Change(plan=lambda state, session: [events.row(body, time.time())]))
+            spent = time.monotonic() - now
+            if spent > TICK:
+                self.rested[desk.bandit] = time.monotonic() + spent * (1.0 / SHARE - 1.0)
+        await self.keep(desk)
+
+    async def _timed(self, desk: Desk, work: Any) -> Any:
+        start = time.monotonic()
+        async with desk.reading() as state:
+            copy = await asyncio.to_thread(state.copy)
+        body, fault = await asyncio.to_thread(work, copy)
+        counters = self.engine.counters
+        counters.refreshes += 1
+        counters.refresh_seconds = time.monotonic() - start
+        if fault is None:
+            return body
+        counters.refusals += 1
+        self.refused[desk.bandit] = copy.belief.n_observations
+        log.error("what bandit %r learned was refused: %s", desk.name, fault)
+        return None
+
+    def _learned(self, copy: State) -> tuple[Any, str | None]:
+        """Variances, dispersion and scales by the data so far."""
+        belief = copy.belief
+        belief.learn()
+        numbers = {name: np.asarray(value).tolist() for name, value in belief.learned_numbers().items()}
+        return events.Learned(copy.seq, numbers), fault_of_belief(belief)
+
+    def _drawn(self, copy: State) -> tuple[Any, str | None]:
+        """The next draw of the coefficients."""
+        key = substreams(keys(copy.seed, [copy.draws]), IN_FORCE)[0]
+        draw: Draw = copy.belief.draw(Stream(int(key)))
+        others = {name: float(value) for name, value in draw.others.items()}
+        mark = copy.mark
+        body = events.Drawn(
+            copy.seq, copy.draws, np.asarray(draw).tolist(), others, mark.interactions, mark.information
+        )
+        return body, fault_of_draw(copy.belief, draw, others)
+
+    # -- snapshots -----------------------------------------------------------------------------------------
+
+    async def keep(self, desk: Desk, least: int = SNAPSHOT_ROWS) -> None:
+        """A snapshot, if enough rows came since the last one."""
+        row, at = self.kept.setdefault(desk.bandit, (desk.state.seq, time.monotonic()))
+        rows, seconds = desk.state.seq - row, time.monotonic() - at
+        if rows < least and not (rows >= 1_000 and seconds > SNAPSHOT_SECONDS):
+            return
+        heads = {head.bandit: head.erasures for head in await self.engine.store.heads()}
+        if desk.bandit not in heads:
+            return
+        async with desk.reading() as state:
+            seq, saved = state.seq, await asyncio.to_thread(state.state)
+        content = await asyncio.to_thread(to_bytes, saved)
+        await self.engine.store.put_snapshot(desk.bandit, seq, content, heads[desk.bandit])
+        self.kept[desk.bandit] = seq, time.monotonic()
