@@ -9,6 +9,7 @@ import click
 
 from metabandit import __version__
 from metabandit.errors import MetabanditError
+from metabandit.service import commands
 
 
 class Refused(click.ClickException):
@@ -121,6 +122,10 @@ def run_studies(names: tuple[str, ...], seeds: int | None, jobs: int | None, var
             sys.exit(130)
         click.echo(f"{found.title} ({variant})\n\n{outcome.result!r}")
         click.echo(f"\nfigure and report: {outcome.folder}/figure.png, {outcome.folder}/report.md")
+
+
+for command in (commands.serve, commands.key, commands.audit):
+    main.add_command(command)
 
 
 def run() -> None:

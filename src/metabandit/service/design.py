@@ -77,7 +77,11 @@ def _check_value(field: str, column: Column, value: Any) -> None:
     if isinstance(value, str):
         raise InvalidInput(field, value, "a number, or null")
     low, high = _range(column)
-    if not low <= float(value) <= high:
+    try:
+        fits = low <= float(value) <= high
+    except OverflowError:  # an integer that no float can hold
+        fits = False
+    if not fits:
         raise InvalidInput(field, value, f"a number from {low:g} to {high:g}, or null")
 
 

@@ -252,6 +252,12 @@ class Engine:
         """Every decision with its reward, in the order they were made."""
         return records.exported(self, name)
 
+    async def log(self, name: str) -> AsyncIterator[list[Row]]:
+        """Every row of a bandit's log, in order, in lists of some thousands."""
+        desk = await self._desk(name)
+        async for rows in self.store.rows(desk.bandit):
+            yield rows
+
     # -- what was learned ----------------------------------------------------------------------------------
 
     async def explain(self, name: str, task: str) -> Why:

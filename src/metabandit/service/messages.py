@@ -121,6 +121,13 @@ class NewArm(Message):
     name: Name
 
 
+class ArmSwitch(Message):
+    """Whether an arm can be chosen from now on."""
+
+    name: Name
+    active: bool
+
+
 # -- tasks ---------------------------------------------------------------------------------------------------
 
 

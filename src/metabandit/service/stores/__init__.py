@@ -6,8 +6,11 @@ from metabandit.errors import InvalidInput
 from metabandit.service.stores.base import Store
 
 
-def store_of(place: str) -> Store:
-    """The store behind a path, such as ./metabandit.db, or a URL, such as postgresql://user@host/name."""
+def store_of(place: str, beside: bool = False) -> Store:
+    """The store behind a path, such as ./metabandit.db, or a URL, such as postgresql://user@host/name.
+
+    beside : only to read, and to write API keys, whether or not a service has it open.
+    """
     if place.startswith(("postgresql://", "postgres://")):
         from metabandit.service.stores.postgres import PostgresStore
 
@@ -16,4 +19,4 @@ def store_of(place: str) -> Store:
         raise InvalidInput("store", place, "the path of an SQLite file, or postgresql://user@host/name")
     from metabandit.service.stores.sqlite import SQLiteStore
 
-    return SQLiteStore(place)
+    return SQLiteStore(place, beside)

@@ -39,15 +39,15 @@ class SQLiteStore(Store):
 
     Only one process can have the file, so what a session has to know of its bandit is kept in memory.
 
-    keys_only : open the file beside the process that has it, for nothing but its API keys.
+    beside : open the file beside the process that has it: to read, and to write nothing but API keys.
     """
 
     steps = SQLITE
     patience = 10.0  # seconds to wait for a lock of another program that looks into the file
     piece = 1 << 20  # bytes of a snapshot in one transaction: a session that ends meanwhile waits that long
 
-    def __init__(self, path: str | os.PathLike[str], keys_only: bool = False) -> None:
-        self.path, self.keys_only = Path(path).resolve(), keys_only
+    def __init__(self, path: str | os.PathLike[str], beside: bool = False) -> None:
+        self.path, self.beside = Path(path).resolve(), beside
         self._lock: FileLock | None = None
         self._begin()
 
@@ -67,12 +67,12 @@ class SQLiteStore(Store):
     async def open(self) -> None:
         check_path(self.path)
         self._begin()
-        if not self.keys_only:
+        if not self.beside:
             self._lock = FileLock(self.path)
         try:
             await self._writer.run(prepare, self.path, self.steps)
             self._writer.before = check_in_place(self.path)
-            if not self.keys_only:
+            if not self.beside:
                 self._heads = {head.bandit: head for head in await self._writer.run(do.heads)}
                 await self._tidy()  # what a process that died had no time for
         except BaseException:
@@ -107,8 +107,7 @@ class SQLiteStore(Store):
     async def create(self, name: str, first: Row) -> int | None:
         check_text("name", name)
         check_rows([first])
-        if self.keys_only:
-            raise StoreError(f"store {self.path}: is open for its keys only; nothing was changed")
+        self._check_ours()
 
         def remember(bandit: int | None) -> None:
             if bandit is not None:
@@ -116,7 +115,15 @@ class SQLiteStore(Store):
 
         return await self._commit(partial(do.create, name=name, first=first), remember)
 
+    def _check_ours(self) -> None:
+        if self.beside:
+            raise StoreError(
+                f"store {self.path}: is open beside another process, to read; nothing was changed"
+            )
+
     async def delete(self, bandit: int) -> bool:
+        self._check_ours()
+
         def forget(_: None) -> None:
             del self._heads[bandit], self._sessions[bandit]
 
@@ -138,6 +145,7 @@ class SQLiteStore(Store):
 
     @asynccontextmanager
     async def session(self, bandit: int) -> AsyncIterator[Session]:
+        self._check_ours()
         async with self._turn(bandit) as head:
             session = SQLiteSession(head, self._reader.run, self._scanner.run)
             try:
@@ -157,7 +165,8 @@ class SQLiteStore(Store):
         return await self._reader.run(do.rows_with, bandit, keys)
 
     async def rows(self, bandit: int, kinds: Sequence[int] = (), after: int = 0) -> AsyncIterator[list[Row]]:
-        end = self._heads[bandit].seq if bandit in self._heads else 0
+        heads = {head.bandit: head for head in await self.heads()} if self.beside else self._heads
+        end = heads[bandit].seq if bandit in heads else 0
         while after < end:
             until = min(after + PAGE, end)
             if found := await self._scanner.run(do.rows_between, bandit, kinds, after, until):
@@ -167,6 +176,7 @@ class SQLiteStore(Store):
     # -- snapshots -----------------------------------------------------------------------------------------
 
     async def put_snapshot(self, bandit: int, seq: int, content: bytes, erasures: int) -> bool:
+        self._check_ours()
         head = self._heads.get(bandit)
         if head is None or head.erasures != erasures:
             return False

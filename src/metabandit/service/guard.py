@@ -1,0 +1,90 @@
+"""Who may do what: API keys and their scopes, how much a key may send, the names a loopback service answers to."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from metabandit.service.keys import allows, key_of
+from metabandit.service.problems import Refused
+from metabandit.service.settings import LOCAL_NAMES, Settings
+from metabandit.service.stores.base import Key, Store, StoreError
+
+FRESH = 2.0  # seconds for which keys are believed to be what the store had: a revoked key is of use that long
+
+
+@dataclass
+class Bucket:
+    """Tokens that grow with time; a request takes one."""
+
+    rate: float
+    tokens: float
+    at: float = field(default_factory=time.monotonic)
+
+    def take(self) -> float:
+        """Take one; or say in how many seconds there will be one."""
+        now = time.monotonic()
+        self.tokens = min(2.0 * self.rate, self.tokens + (now - self.at) * self.rate)
+        self.at = now
+        if self.tokens < 1.0:
+            return (1.0 - self.tokens) / self.rate
+        self.tokens -= 1.0
+        return 0.0
+
+
+class Guard:
+    """Asked before every request that is not public."""
+
+    def __init__(self, store: Store, settings: Settings) -> None:
+        self.store, self.settings = store, settings
+        self.keys: list[Key] = []
+        self.looked = -1e9
+        self.buckets: dict[str, Bucket] = {}
+
+    @property
+    def open(self) -> bool:
+        """Whether requests need no key: on loopback, until there is one."""
+        return self.settings.loopback and not self.settings.require_key and not self.keys
+
+    async def look(self) -> None:
+        """Know the keys as the store has them; while it cannot be reached, those that were known count."""
+        if time.monotonic() - self.looked < FRESH:
+            return
+        try:
+            self.keys = await self.store.keys()
+        except StoreError:
+            if self.looked < 0.0:
+                raise
+        self.looked = time.monotonic()
+
+    async def admit(self, scope: str, authorization: str | None, host: str) -> None:
+        """Refuse a request that is not allowed."""
+        await self.look()
+        if self.open:
+            self._check_host(host)
+            return
+        kind, _, text = (authorization or "").partition(" ")
+        if kind.lower() != "bearer" or not text:
+            raise Refused(401, "an API key is needed: Authorization: Bearer mb_...")
+        key = key_of(text.strip(), self.keys)
+        if key is None:
+            raise Refused(401, "this API key is unknown or revoked")
+        if not allows(key, scope):
+            raise Refused(403, f"this needs a key of scope {scope}; this key's is {key.scope}")
+        self._count(key)
+
+    def _check_host(self, host: str) -> None:
+        """A web page elsewhere whose name was made to lead to this machine must not act for whoever looks at it."""
+        name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+        if name.strip("[]").lower() not in (*LOCAL_NAMES, self.settings.host, *self.settings.hosts):
+            accepted = "localhost, or a name in the setting `hosts`; or make API keys"
+            raise Refused(403, f"called by the name {name[:100]!r}; accepted: {accepted}")
+
+    def _count(self, key: Key) -> None:
+        rate = self.settings.rate
+        if rate <= 0.0:
+            return
+        bucket = self.buckets.setdefault(key.id, Bucket(rate, 2.0 * rate))
+        wait = bucket.take()
+        if wait > 0.0:
+            raise Refused(429, f"more than {rate:g} requests a second with this key", max(1, round(wait)))

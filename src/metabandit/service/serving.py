@@ -1,0 +1,142 @@
+"""Serve: one process, or several that share a database and one address."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from metabandit.errors import InvalidInput, MissingExtra
+from metabandit.service import logs
+from metabandit.service.app import make_app
+from metabandit.service.metrics import SHARED
+from metabandit.service.settings import Settings
+from metabandit.service.stores import store_of
+
+try:
+    import uvicorn
+    from uvicorn.supervisors.multiprocess import Multiprocess
+except ImportError:
+    raise MissingExtra("the service", "service", "uvicorn") from None
+
+log = logging.getLogger("metabandit.service")
+
+TOLD = "METABANDIT_SERVING"  # the settings of a worker
+PATIENCE = 30  # seconds that requests in flight may still take after a signal
+
+
+async def check(settings: Settings) -> None:
+    """Refuse what would fail: open the store, and see whether keys are there where they are needed."""
+    store = store_of(settings.store)
+    await store.open()
+    try:
+        has_keys = any(key.revoked is None for key in await store.keys())
+    finally:
+        await store.close()
+    if not settings.loopback and not has_keys:
+        accepted = "127.0.0.1 while there are no API keys (metabandit key create): others could do anything"
+        raise InvalidInput("host", settings.host, accepted)
+
+
+def serve(settings: Settings) -> None:
+    """Until a signal."""
+    logs.set_up()
+    asyncio.run(check(settings))
+    listener = listen(settings)
+    host, port = listener.getsockname()[:2]
+    settings = msgspec.structs.replace(settings, port=port)
+    shown = f"[{host}]" if ":" in host else host
+    print(
+        f"metabandit: http://{shown}:{port}  page /, interface /schema; store {told(settings)}; Ctrl-C stops",
+        flush=True,
+    )
+    try:
+        (_serve_many if settings.workers > 1 else _serve_one)(settings, listener)
+    finally:
+        listener.close()
+
+
+def told(settings: Settings) -> str:
+    """The store, as it may be shown."""
+    if settings.several:
+        from metabandit.service.stores.postgres_pool import without_password
+
+        return without_password(settings.store)
+    return settings.store
+
+
+def listen(settings: Settings) -> socket.socket:
+    """The socket, or what is wrong with the address."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(2048)
+    except OSError as error:
+        where = f"{settings.host}:{settings.port}"
+        raise InvalidInput(
+            "host and port", where, f"an address that is free here ({error.strerror or error})"
+        ) from None
+    listener.set_inheritable(True)
+    return listener
+
+
+def _config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=PATIENCE,
+        lifespan="on", timeout_keep_alive=75, **more,
+    )  # fmt: skip
+
+
+def _serve_one(settings: Settings, listener: socket.socket) -> None:
+    app = make_app(settings)
+    server = uvicorn.Server(_config(app, settings))
+    server.run([listener])
+    fault = app.state.get("fault")
+    if fault is not None:
+        raise fault
+
+
+# -- several processes -------------------------------------------------------------------------------------------
+
+
+def _serve_many(settings: Settings, listener: socket.socket) -> None:
+    """A worker that dies is replaced; all of them count into one folder for the metrics."""
+    shared = tempfile.mkdtemp(prefix="metabandit-metrics-")
+    os.environ[SHARED] = shared
+    os.environ[TOLD] = msgspec.json.encode(settings).decode()
+    try:
+        config = _config(
+            "metabandit.service.serving:worker", settings, factory=True, workers=settings.workers
+        )
+        Multiprocess(config, sockets=[listener]).run()
+    finally:
+        shutil.rmtree(shared, ignore_errors=True)
+
+
+def worker() -> Any:
+    """The application of one of several processes."""
+    logs.set_up()
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
+    return make_app(msgspec.json.decode(os.environ[TOLD], type=Settings))
+
+
+def _end_with_parent(parent: int) -> None:
+    """Nobody is left behind to hold the address when the process that started the workers is killed."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    log.error("the process that started this worker is gone")
+    sys.stderr.flush()
+    os._exit(1)
