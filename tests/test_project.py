@@ -45,6 +45,7 @@ ALLOWED["bandit"] = ALLOWED["checks"]
 TOP = {
     "__main__",
     "cli",
+    "client",
     "demo",
     "lab",
     "service",
