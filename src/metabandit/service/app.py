@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
 import mimetypes
@@ -23,6 +24,7 @@ from metabandit.service.problems import Refused, decoded, problem_of
 from metabandit.service.routes import ROUTES, Ask, File, Route, checked_query
 from metabandit.service.settings import Settings
 from metabandit.service.stores import store_of
+from metabandit.service.warming import warm
 
 try:
     from litestar import Litestar, Request
@@ -52,6 +54,7 @@ def make_app(settings: Settings) -> Litestar:
     @asynccontextmanager
     async def lifespan(app: Litestar) -> AsyncIterator[None]:
         try:
+            await asyncio.to_thread(warm)
             await engine.start()
         except Exception as error:
             app.state.fault = error  # for whoever serves: it is told in a line, not in a trace

@@ -60,7 +60,7 @@ class SQLiteSession(Session):
         self._check_open()
         check_rows(rows)
         first = self.seq + 1
-        self._new += [row._replace(seq=seq) for seq, row in enumerate(rows, first)]
+        self._new += [Row(seq, *row[1:]) for seq, row in enumerate(rows, first)]
         self.seq += len(rows)
         return first
 
