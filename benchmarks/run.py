@@ -40,6 +40,11 @@ PARTS = {
         "A simulation of MTTS in the compiled loop beside the C twin on the same world: the player and the loop, and "
         "everything, with the world, the order and the judge. Studies from the call to the report, once compiled.",
     ),
+    "service": (
+        "The decision service",
+        "By HTTP on loopback: one worker, SQLite, every answer on the disk before it is sent (WAL, synchronous FULL). The "
+        "load comes from a process beside it; each connection sends its next request when it has its answer.",
+    ),
     "start": ("Starting", "Importing is lazy; kernels are compiled once and cached."),
 }
 

@@ -1,5 +1,5 @@
-"""The decision service by HTTP on loopback, one worker, SQLite with every answer on the disk, beside a handler that does
-nothing, in one run.
+"""The decision service by HTTP on loopback: one worker, SQLite with every answer on the disk; beside a handler that
+does nothing, in one run.
 
 python -m benchmarks.service                 all tables
 python -m benchmarks.service --seconds 2     shorter
@@ -215,10 +215,9 @@ def rewards(prefix: str, size: int = 1) -> Request:
 
 def row(name: str, made: Load, size: int, beside: Load | None) -> None:
     ratio = "1.0" if beside is None else f"{beside.rate / made.rate:.1f}"
+    rates = f"{made.rate:,.0f} | {made.rate * size:,.0f}"
     print(
-        f"| {name} | {made.rate:,.0f} | {made.rate * size:,.0f} | {made.quantile(0.5):.1f} | {made.quantile(0.99):.1f} | "
-        f"{ratio} |",
-        flush=True,
+        f"| {name} | {rates} | {made.quantile(0.5):.1f} | {made.quantile(0.99):.1f} | {ratio} |", flush=True
     )
 
 
@@ -316,10 +315,8 @@ def start(folder: str, seconds: float, columns: int, sizes: list[tuple[int, int]
             load(port, decisions("w", n_tasks), 0.5, 1)
             one = load(port, decisions("s", n_tasks), seconds, 1)
         size = (place / "log.db").stat().st_size / 2**20
-        print(
-            f"| {n_tasks:,} | {n_events:,} | {taken:.1f} | {one.quantile(0.5):.2f} | {one.quantile(0.99):.2f} | {size:,.0f} |",
-            flush=True,
-        )
+        times = f"{taken:.1f} | {one.quantile(0.5):.2f} | {one.quantile(0.99):.2f}"
+        print(f"| {n_tasks:,} | {n_events:,} | {times} | {size:,.0f} |", flush=True)
 
 
 def main() -> None:
