@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-import tempfile
 import time
+import uuid
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
@@ -282,15 +281,15 @@ def _checked(url: str) -> str:
 @contextmanager
 def _whole(path: Path) -> Iterator[IO[bytes]]:
     """A file that takes its name when it is complete."""
+    made = path.with_name(f".{path.name}.{uuid.uuid4().hex[:16]}")
     try:
-        number, made = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        file = made.open("xb")
     except OSError as error:
         raise InvalidInput("to", str(path), f"a file that can be written ({error.strerror})") from None
     try:
-        with os.fdopen(number, "wb") as file:
+        with file:
             yield file
-        os.replace(made, path)
+        made.replace(path)
     except BaseException:
-        with suppress(OSError):
-            os.unlink(made)
+        made.unlink(missing_ok=True)
         raise

@@ -288,11 +288,11 @@ def _body(message: msgspec.Struct) -> bytes:
         raise InvalidInput("request", error.object, "texts that can be encoded as UTF-8") from None
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, name: str = "request") -> Any:
     """numpy's numbers, for instance those of a data frame's row."""
     if getattr(value, "ndim", None) == 0:
         return value.item()
-    raise InvalidInput("request", value, "what JSON can hold: texts, numbers, true, false, nothing")
+    raise InvalidInput(name, value, "what JSON can hold: texts, numbers, true, false, nothing")
 
 
 def _column(kind: Any) -> Column:
@@ -321,7 +321,7 @@ def _value(column: str, value: Any) -> Any:
     """JSON has no infinity: it would be sent as a missing value."""
     if isinstance(value, (str, bool, int)) or value is None:
         return value
-    plain = _plain(value) if not isinstance(value, float) else float(value)
+    plain = value if isinstance(value, float) else _plain(value, f"metadata.{column}")
     if isinstance(plain, float) and math.isinf(plain):
         raise InvalidInput(f"metadata.{column}", plain, "a finite number, a text, or nothing")
     return plain
@@ -339,7 +339,7 @@ def _id(decision: str | DecisionMade) -> str:
 
 def _number(reward: float) -> float:
     """JSON has no NaN: it would be sent as null, which takes a reward back."""
-    plain = _plain(reward) if not isinstance(reward, (int, float)) else reward
+    plain = reward if isinstance(reward, (int, float)) else _plain(reward, "reward")
     if not isinstance(plain, (int, float)) or not math.isfinite(plain):
         raise InvalidInput("reward", reward, "a finite number")
     return float(plain)
