@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +20,7 @@ from unittest import mock
 import httpx
 import numpy as np
 import uvicorn
+from PIL import Image
 
 from metabandit.service.app import make_app
 from metabandit.service.settings import Settings
@@ -36,7 +38,9 @@ METADATA = {
 @contextmanager
 def serving(app: Any, port: int = 0) -> Iterator[str]:
     """A real server in a thread; its address."""
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on"))
+    server = uvicorn.Server(
+        uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", lifespan="on")
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     end = time.monotonic() + 60.0
@@ -45,16 +49,16 @@ def serving(app: Any, port: int = 0) -> Iterator[str]:
         assert time.monotonic() < end, "the server does not start"
         time.sleep(0.01)
     try:
-        yield "http://127.0.0.1:{}".format(server.servers[0].sockets[0].getsockname()[1])
+        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
         thread.join(60.0)
 
 
 @contextmanager
-def service(folder: str | Path, **settings: Any) -> Iterator[str]:
+def service(folder: str | Path, port: int = 0, **settings: Any) -> Iterator[str]:
     """The decision service on a store in a folder."""
-    with serving(make_app(Settings(store=str(Path(folder) / "page.db"), **settings))) as address:
+    with serving(make_app(Settings(store=str(Path(folder) / "page.db"), **settings)), port) as address:
         yield address
 
 
@@ -65,7 +69,11 @@ class Users:
         self.rng = np.random.default_rng(seed)
         n = len(names)
         self.names = names
-        visits, country, plan = self.rng.poisson(3.0, n), self.rng.integers(3, size=n), self.rng.integers(2, size=n)
+        visits, country, plan = (
+            self.rng.poisson(3.0, n),
+            self.rng.integers(3, size=n),
+            self.rng.integers(2, size=n),
+        )
         self.metadata = [
             {"visits": int(v) - 3, "country": COUNTRIES[c], "plan": ["free", "paid"][p]}
             for v, c, p in zip(visits, country, plan, strict=True)
@@ -84,11 +92,15 @@ class Users:
 
 def make(client: httpx.Client, name: str, arms: list[str] = ARMS, **more: Any) -> None:
     """A bandit for such users."""
-    made = client.post("/v1/bandits", json={"name": name, "arms": arms, "metadata": METADATA, "seed": 5, **more})
+    made = client.post(
+        "/v1/bandits", json={"name": name, "arms": arms, "metadata": METADATA, "seed": 5, **more}
+    )
     assert made.status_code == 201, made.text
 
 
-def visit(client: httpx.Client, bandit: str, arms: list[str], users: Users, who: list[int], kept: float = 1.0) -> None:
+def visit(
+    client: httpx.Client, bandit: str, arms: list[str], users: Users, who: list[int], kept: float = 1.0
+) -> None:
     """Decisions for some users, and the rewards of a part of them."""
     asked = {"decisions": [users.request(i) for i in who]}
     made = client.post(f"/v1/bandits/{bandit}/decisions/batch", json=asked).raise_for_status().json()
@@ -106,16 +118,17 @@ def clock() -> Iterator[SimpleNamespace]:
     """The clock of the service's log in one's own hands."""
     hand = SimpleNamespace(now=time.time(), monotonic=time.monotonic, sleep=time.sleep)
     hand.time = lambda: hand.now
-    with mock.patch("metabandit.service.desk.time", hand):
+    with mock.patch("metabandit.service.desk.time", hand), mock.patch("metabandit.service.engine.time", hand):
         yield hand
 
 
 def two_weeks(client: httpx.Client) -> None:
     """Three hundred users come by, more of them by day than by night."""
     users = Users([f"user-{i}" for i in range(300)], seed=4)
-    make(client, "templates")
     end = 3600.0 * (time.time() // 3600.0)
     with clock() as hand:
+        hand.now = end - 3600.0 * 14 * 24
+        make(client, "templates")
         for hour in range(14 * 24):
             hand.now = end - 3600.0 * (14 * 24 - hour)
             busy = 14.0 * (1.2 - np.cos(2.0 * np.pi * (hand.now / 86400.0 % 1.0)))
@@ -137,25 +150,28 @@ def settled(client: httpx.Client, bandit: str) -> dict[str, Any]:
 
 
 def pictures(folder: Path) -> None:
-    """What the docs show: a bandit, and the explanation of a task; with both also dark, and on a phone."""
+    """A bandit, and the explanation of a task: what the docs show; both also dark, and on a phone."""
     with tempfile.TemporaryDirectory() as store, service(store) as address, started() as driver:
         with httpx.Client(base_url=address, timeout=60.0) as client:
             two_weeks(client)
             settled(client, "templates")
-        shots = [
-            ("service-page", "#bandit=templates", 1400, False), ("service-task", "#bandit=templates&task=user-7", 1200, False),
-            ("service-page-dark", "#bandit=templates", 1400, True), ("service-task-dark", "#bandit=templates&task=user-7", 1200, True),
-            ("service-page-phone", "#bandit=templates", 375, False), ("service-task-phone", "#bandit=templates&task=user-7", 375, False),
-        ]  # fmt: skip
-        for name, place, width, dark in shots:
-            look(driver, width, 900, dark)
-            driver.get("about:blank")
-            driver.get(f"{address}/{place}")
-            until(driver, "document.querySelector('.picture') !== null")
-            height = driver.execute_script("return document.documentElement.scrollHeight")
-            look(driver, width, height, dark)
-            time.sleep(0.3)  # charts follow the width
-            driver.save_screenshot(str(folder / f"{name}.png"))
+        places = {"page": ("#bandit=templates", 1400), "task": ("#bandit=templates&task=user-7", 1200)}
+        for name, (place, width) in places.items():
+            shoot(driver, f"{address}/{place}", width, False, folder / f"service-{name}.png")
+            shoot(driver, f"{address}/{place}", width, True, folder / f"service-{name}-dark.png")
+            shoot(driver, f"{address}/{place}", 375, False, folder / f"service-{name}-phone.png")
+
+
+def shoot(driver: Any, url: str, width: int, dark: bool, file: Path) -> None:
+    """A picture of a whole page, in few enough colours to be small."""
+    look(driver, width, 900, dark)
+    driver.get("about:blank")
+    driver.get(url)
+    until(driver, "document.querySelector('.picture') !== null")
+    look(driver, width, driver.execute_script("return document.documentElement.scrollHeight"), dark)
+    time.sleep(0.3)  # charts follow the width
+    picture = Image.open(BytesIO(driver.get_screenshot_as_png())).convert("RGB")
+    picture.quantize(128, dither=Image.Dither.NONE).save(file, optimize=True)
 
 
 def until(driver: Any, condition: str, seconds: float = 20.0) -> Any:

@@ -41,12 +41,12 @@ export function short(value) {
 /** A share of one as a percentage. */
 export function percent(share) {
   const decimals = share > 0 && share < 0.1 ? 1 : 0;
-  return `${format(decimals).format(100 * share)} %`;
+  return `${format(decimals).format(100 * share)}\u00a0%`;
 }
 
 const UNITS = [[86400, "day"], [3600, "hour"], [60, "minute"], [1, "second"]];
 
-/** A length of time in words: hour; 2 days; 4 hours 16 minutes. */
+/** A length of time in words: 1 hour; 2 days; 4 hours 16 minutes. */
 export function duration(seconds) {
   const parts = [];
   let left = Math.round(seconds);
@@ -55,7 +55,6 @@ export function duration(seconds) {
     if (n) parts.push([n, name]);
     left -= n * size;
   }
-  if (parts.length === 1 && parts[0][0] === 1) return parts[0][1];
   return parts.slice(0, 2).map(([n, name]) => many(n, name)).join(" ");
 }
 

@@ -5,13 +5,13 @@
 import { el, svg } from "./dom.js";
 import { fixed } from "./numbers.js";
 
-const TICKS = 4;
+const TICKS = 5;
 
 /** An axis over all values, with room at both ends. */
-export function scaleOf(values, { zero = false, high: top } = {}) {
+export function scaleOf(values, { zero = false, show } = {}) {
   const finite = values.filter(Number.isFinite).concat(zero ? [0] : []);
   let low = Math.min(...finite);
-  let high = top ?? Math.max(...finite);
+  let high = Math.max(...finite);
   if (!(high > low)) [low, high] = [low - 0.5 * (Math.abs(low) || 1), low + 0.5 * (Math.abs(low) || 1)];
   const step = niceStep((high - low) / TICKS);
   const room = 0.05 * (high - low);
@@ -19,7 +19,7 @@ export function scaleOf(values, { zero = false, high: top } = {}) {
   const ticks = [];
   for (let k = Math.ceil(low / step); k * step <= high; k++) ticks.push(k * step);
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
-  return { ticks, decimals, at: (x) => `${((100 * (x - low)) / (high - low)).toFixed(3)}%` };
+  return { ticks, step, show: show ?? ((x) => fixed(x, decimals)), at: (x) => `${((100 * (x - low)) / (high - low)).toFixed(3)}%` };
 }
 
 function niceStep(rough) {
@@ -50,14 +50,13 @@ export function bar(scale, value, tone) {
 
 /** The cell with a row's marks; the numbers are in the cells beside it. */
 export function plot(scale, ...marks) {
-  const grid = scale.ticks.map((x) => line(scale.at(x), scale.at(x), 0, "100%", isZero(scale, x) ? "zero" : "grid"));
+  const grid = scale.ticks.map((x) => line(scale.at(x), scale.at(x), 0, "100%", Math.abs(x) < 1e-9 * scale.step ? "zero" : "grid"));
   return el("td", { class: "plot" }, svg("svg", { "aria-hidden": "true" }, grid, marks));
 }
 
-const isZero = (scale, x) => Math.abs(x) < 1e-9 * 10 ** -scale.decimals;
-
 function axisRow(scale, title, cells) {
-  const ticks = scale.ticks.map((x) => svg("text", { x: scale.at(x), y: 14 }, fixed(x, scale.decimals)));
+  const odd = (x) => scale.ticks.length > 4 && Math.round(x / scale.step) % 2 !== 0; // not shown where it is narrow
+  const ticks = scale.ticks.map((x) => svg("text", { x: scale.at(x), y: 14, class: odd(x) ? "odd" : null }, scale.show(x)));
   const drawing = svg("svg", { "aria-hidden": "true" }, ticks, svg("text", { x: "50%", y: 31, class: "title" }, title));
   const rest = cells > 0 && el("td", { colspan: cells, class: "rest" });
   return el("tr", { class: "axis", "aria-hidden": "true" }, el("td"), el("td", { class: "plot" }, drawing), rest);
@@ -76,7 +75,7 @@ export function pictureTable({ caption, heads, groups, scale, axis, kind }) {
   const bodies = groups.map(({ title, rows }) => el("tbody", {},
     title && el("tr", { class: "group" }, el("th", { scope: "rowgroup", colspan: heads.length }, title)),
     rows.map((row) => el("tr", {},
-      el("th", { scope: "row" }, row.head), row.plot, row.cells.map((cell) => el("td", { class: "number" }, cell))))));
+      el("th", { scope: "row" }, el("span", { class: "label" }, row.head)), row.plot, row.cells.map((cell) => el("td", { class: "number" }, cell))))));
   return el("table", { class: `picture ${kind ?? ""}`.trim() },
     el("caption", {}, caption), el("thead", {}, head), bodies,
     el("tfoot", {}, axisRow(scale, axis, numbers.length)));

@@ -34,13 +34,13 @@ function header(bandit, search) {
 }
 
 function description(bandit) {
-  const policy = bandit.policy;
+  const policy = bandit.policy; // what is as usual is not sent
   const columns = Object.entries(bandit.metadata).map(([name, column]) => `${name} (${column.type})`);
   const parts = [
-    REWARDS[bandit.reward], POLICIES[policy.kind], policy.floor > 0 && `no arm below ${percent(policy.floor)}`,
+    REWARDS[bandit.reward], POLICIES[policy.kind ?? "thompson"], policy.floor > 0 && `no arm below ${percent(policy.floor)}`,
     columns.length ? `metadata: ${columns.join(", ")}` : "no metadata", `since ${dateOf(bandit.created)}`,
   ];
-  const text = parts.filter(Boolean).join(" · ");
+  const text = parts.filter(Boolean).join("\u00a0· ");
   return text[0].toUpperCase() + text.slice(1);
 }
 
@@ -59,12 +59,12 @@ function figures(report) {
     report.gains.map((gain, k) => {
       const decimals = decimalsOf([gain.gain.high - gain.gain.low]);
       const sign = gain.gain.value > 0 ? "+" : "";
-      return figure(["Gain over ", over(gain)], `figure-gain-${k}`, data(gain.gain.value, sign + fixed(gain.gain.value, decimals)),
+      return figure(`Gain over ${over(gain, k)}`, `figure-gain-${k}`, data(gain.gain.value, sign + fixed(gain.gain.value, decimals)),
         interval(gain.gain, decimals));
     }));
 }
 
-const over = (gain) => (gain.over === "uniform" ? "uniform choice" : `always ${gain.over}`);
+const over = (gain, k) => (k === 0 && gain.over === "uniform" ? "uniform" : `always ${gain.over}`);
 const interval = ({ low, high }, decimals) => [data(low, fixed(low, decimals)), " to ", data(high, fixed(high, decimals))];
 
 function hints(bandit, report) {
@@ -90,7 +90,7 @@ function armsSection(report, tones) {
 }
 
 function trafficTable(arms, report, tones) {
-  const scale = scaleOf(report.arms.map((arm) => arm.share), { zero: true });
+  const scale = scaleOf(report.arms.map((arm) => arm.share), { zero: true, show: percent });
   const rows = arms.map((arm) => ({
     head: armName(arm.arm, tones.get(arm.arm), arm.active),
     plot: plot(scale, bar(scale, arm.share, tones.get(arm.arm))),
@@ -120,19 +120,19 @@ function meansTable(arms, tones) {
 
 function gainsSection(report) {
   if (!report.gains.length) return section("gains", "Estimated gain", note("Not enough rewards yet to estimate what other ways to decide would have earned."));
-  const ways = [["as decided", report.gains[0].earned], ...report.gains.map((gain) => [over(gain), gain.other])];
-  const gains = report.gains.map((gain) => [`over ${over(gain)}`, gain.gain]);
+  const ways = [["as decided", report.gains[0].earned], ...report.gains.map((gain, k) => [over(gain, k), gain.other])];
+  const gains = report.gains.map((gain, k) => [`over ${over(gain, k)}`, gain.gain]);
   return section("gains", "Estimated gain",
-    note("Reward of a decision beyond what other ways to decide would have earned, by inverse-probability weighting; with 95 % intervals. ", report.gains.map(verdict).join(" ")),
+    note("Reward of a decision beyond what other ways to decide would have earned, by inverse-probability weighting; with 95\u00a0% intervals. ", report.gains.map(verdict).join(" ")),
     el("div", { class: "pair" },
       estimates("Gain", gains, true, "reward per decision"), estimates("Mean reward of a decision", ways, false, "reward per decision")));
 }
 
-function verdict(gain) {
+function verdict(gain, k) {
   const { low, high } = gain.gain;
-  const name = over(gain)[0].toUpperCase() + over(gain).slice(1);
-  if (low > 0) return `${name} would have earned less.`;
-  return high < 0 ? `${name} would have earned more.` : `${name} might have earned as much.`;
+  const way = over(gain, k) === "uniform" ? "Choosing uniformly" : `Always choosing ${gain.over}`;
+  if (low > 0) return `${way} would have earned less.`;
+  return high < 0 ? `${way} would have earned more.` : `${way} might have earned as much.`;
 }
 
 function estimates(caption, named, zero, axis) {
@@ -159,7 +159,7 @@ function effectsSection(bandit, report, tones) {
   const panels = panelsOf(bandit, report.coefficients);
   const numbers = panels.some((panel) => panel.type === "number");
   return section("effects", title,
-    note(`What each metadata column does for each arm, ${SCALES[report.scale]}, as posterior means with 95 % intervals. `,
+    note(`What each metadata column does for each arm, ${SCALES[report.scale]}, as posterior means with 95\u00a0% intervals. `,
       panels.length > 1 && "The average level is where metadata are zero or average. ",
       numbers && "The effect of a number is for one more of it."),
     el("div", { class: "panels" }, panels.map((panel) => effectPanel(panel, report.scale, tones, active))));
@@ -185,7 +185,7 @@ function effectPanel({ name, type, levels }, unit, tones, active) {
   const more = `effects ${name}`;
   const listed = new Set(firstOf(type === "category" ? [...levels.keys()] : all, more));
   const scale = scaleOf(all.flatMap(({ low, high }) => [low, high]), { zero: true });
-  const decimals = decimalsOf(all.map(({ low, high }) => high - low));
+  const decimals = decimalsOf(all.map(({ low, high }) => 0.5 * (high - low)));
   const row = (one) => intervalRow(armName(one.arm, tones.get(one.arm), active.get(one.arm)), one, scale, decimals, tones.get(one.arm));
   const groups = type === "category"
     ? [...levels].filter(([level]) => listed.has(level)).map(([level, ones]) => ({ title: level, rows: ones.map(row) }))

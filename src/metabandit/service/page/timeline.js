@@ -46,7 +46,7 @@ export function timelineSection(report) {
   const place = (name, title) => el("figure", {},
     el("figcaption", {}, title), el("div", { class: "chart", id: `chart-${name}`, "data-own": report.name }));
   return el("section", { id: "time", "aria-labelledby": "time-title" }, heading,
-    el("p", { class: "note" }, `Each bar is one ${duration(bins.width)}; the last may still be filling.`),
+    el("p", { class: "note" }, `In steps of ${duration(bins.width)}; the last may still be filling.`),
     el("div", { class: "charts" },
       place("traffic", "Decisions and rewards"), place("mean", "Mean reward"), place("share", "Share of decisions by arm")),
     el("details", {}, el("summary", {}, "These charts as a table"), timelineTable(report, bins)));
@@ -62,7 +62,7 @@ function timelineTable(report, bins) {
   ]);
   return el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table of decisions and rewards over time" },
     el("table", {},
-      el("caption", { class: "unseen" }, `Decisions by arm and rewards, by ${duration(bins.width)}`),
+      el("caption", { class: "unseen" }, `Decisions by arm and rewards, in steps of ${duration(bins.width)}`),
       el("thead", {}, el("tr", {}, head.map((title, j) => el("th", { scope: "col", class: j ? "number" : "" }, title)))),
       el("tbody", {}, rows.map((row, k) => el("tr", {}, el("th", { scope: "row" }, momentOf(bins.at[k])),
         row.map((cell) => el("td", { class: "number" }, cell)))))));
@@ -106,7 +106,7 @@ export function forgetDrawings() {
   drawn.clear();
 }
 
-function draw(name, { series, values, range, label }, x, bins) {
+function draw(name, { series, values, range, label, unit = axisNumber }, x, bins) {
   const place = document.getElementById(`chart-${name}`);
   const kind = JSON.stringify([series.map((one) => [one.label, one.fill, one.stroke]), bins.width]);
   const old = drawn.get(place);
@@ -118,16 +118,17 @@ function draw(name, { series, values, range, label }, x, bins) {
   }
   old?.chart.destroy();
   const held = { now: bins };
-  const chart = new uPlot(options(place, series, range, held), [x, ...values], place);
+  const chart = new uPlot(options(place, series, range, unit, held), [x, ...values], place);
   chart.ctx.canvas.setAttribute("role", "img");
   chart.ctx.canvas.setAttribute("aria-label", label);
+  place.querySelector(".u-legend").setAttribute("aria-hidden", "true"); // a table for the eye; the others have captions
   drawn.set(place, { chart, kind, held });
   widths.observe(place);
 }
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-function options(place, series, range, held) {
+function options(place, series, range, unit, held) {
   const font = `12px ${getComputedStyle(document.body).fontFamily}`;
   const axis = { stroke: colour("muted"), font, ticks: { show: false }, grid: { stroke: colour("line"), width: 1 } };
   const moment = (u, value) => (value === null ? "" : momentOf(value - 0.5 * held.now.width));
@@ -136,12 +137,14 @@ function options(place, series, range, held) {
     cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { show: false } },
     scales: { x: { time: true, range: () => [held.now.at[0], held.now.at.at(-1) + held.now.width] }, y: { range } },
     axes: [
-      { ...axis, grid: { show: false }, space: 64, values: (u, splits, axisIndex, space, step) => timesOf(splits, step) },
-      { ...axis, size: 46, space: 36, values: (u, splits) => splits.map((value) => axisNumber(value, splits)) },
+      { ...axis, grid: { show: false }, space: 64, size: timeRoom, values: (u, splits, axisIndex, space, step) => timesOf(splits, step) },
+      { ...axis, size: 46, space: 36, values: (u, splits) => splits.map((value) => unit(value, splits)) },
     ],
     series: [{ label: "Time", value: moment }, ...series],
   };
 }
+
+const timeRoom = (u, labels) => (labels?.some((label) => label.includes("\n")) ? 42 : 26);
 
 const timesOf = (splits, step) => splits.map((at, k) => {
   if (step >= 86400) return dayOf(at);
@@ -156,13 +159,13 @@ function axisNumber(value, splits) {
 
 const bars = (size) => uPlot.paths.bars({ size: [size, Infinity], gap: 0 });
 const box = (label, fill, size, value) => ({ label, fill, width: 0, stroke: fill, paths: bars(size), points: { show: false }, value });
-const orDash = (show) => (u, value) => (value === null || value === undefined ? "–" : show(value));
+const orNothing = (show) => (u, value) => (value === null || value === undefined ? "" : show(value));
 const fromZero = (u, low, high) => [0, Math.max(1, high) * 1.05];
 
 function traffic(bins) {
   const made = bins.decisions.map(sum);
   return {
-    series: [box("Decisions", colour("soft"), 0.9, orDash(count)), box("Rewards", colour("accent"), 0.5, orDash(count))],
+    series: [box("Decisions", colour("soft"), 0.9, orNothing(count)), box("Rewards", colour("accent"), 0.5, orNothing(count))],
     values: [made, bins.rewards], range: fromZero,
     label: `Bars of decisions and rewards over time: ${count(sum(made))} decisions and ${count(sum(bins.rewards))} rewards in all`,
   };
@@ -175,7 +178,7 @@ function means(bins) {
   const said = finite.length ? `from ${fixed(finite[0], decimals)} first to ${fixed(finite.at(-1), decimals)} last` : "no rewards yet";
   const points = { show: true, size: 5, fill: colour("accent"), stroke: colour("accent") };
   return {
-    series: [{ label: "Mean reward", stroke: colour("accent"), width: 1.5, points, spanGaps: true, value: orDash((mean) => fixed(mean, decimals)) }],
+    series: [{ label: "Mean reward", stroke: colour("accent"), width: 1.5, points, spanGaps: true, value: orNothing((mean) => fixed(mean, decimals)) }],
     values: [values], range: (u, low, high) => around(low, high),
     label: `Line of the mean reward over time: ${said}`,
   };
@@ -199,11 +202,11 @@ function shares(report, bins, tones) {
   const edges = parts.map((_, j) => totals.map((total, k) => (total ? sum(parts.slice(j).map((one) => one[k])) : null)));
   const series = layers.map((layer) => box(layer.label, colour(layer.tone), 0.98, (u, value, s, k) => share(u, s, k)));
   const overall = report.arms.map((arm) => `${arm.arm} ${percent(arm.share)}`).join(", ");
-  return { series, values: edges, range: () => [0, 1], label: `Stacked bars of every arm's share of decisions over time; overall ${overall}` };
+  return { series, values: edges, range: () => [0, 1], unit: percent, label: `Stacked bars of every arm's share of decisions over time; overall ${overall}` };
 }
 
 /** A layer's own share: its upper edge less that of the layer below. */
 function share(u, s, k) {
   const edge = k === null || k === undefined ? null : u.data[s][k];
-  return edge === null || edge === undefined ? "–" : percent(edge - (u.data[s + 1]?.[k] ?? 0));
+  return edge === null || edge === undefined ? "" : percent(edge - (u.data[s + 1]?.[k] ?? 0));
 }

@@ -15,7 +15,8 @@ export function whyView(bandit, report, why, search) {
         el("h1", { tabindex: "-1" }, el("span", { class: "kind" }, "Task "), why.task),
         el("p", { class: "note", id: "summary" }, summary(why))),
       search),
-    beliefSection(why, tones), featuresSection(why, tones), tasksSection(bandit, why),
+    beliefSection(why, tones),
+    el("div", { class: "pair", id: "reasons" }, featuresSection(bandit, why, tones), tasksSection(bandit, why)),
   ];
 }
 
@@ -43,7 +44,8 @@ function summary(why) {
     ? `It has ${own(pulls, why.unit)} of its own. `
     : "It has no rewards of its own: all that is believed comes from its metadata and from other tasks. ";
   if (!best) return begin;
-  return `${begin}Highest posterior mean of the active arms: ${best.arm}, ${short(best.mean)} with a standard deviation of ${short(best.sd)}.`;
+  const decimals = decimalsOf([best.sd]);
+  return `${begin}Highest posterior mean of the active arms: ${best.arm}, ${fixed(best.mean, decimals)} with a standard deviation of ${fixed(best.sd, decimals)}.`;
 }
 
 /** Shrinkage of one arm, in words. */
@@ -53,7 +55,7 @@ export function shrinkage(arm, unit) {
   return `${percent(arm.own_weight)} from its own ${own(arm.pulls, unit)}, ${percent(1 - arm.own_weight)} prior; ${worth}`;
 }
 
-const about = (worth) => (worth >= 10 ? count(worth) : short(worth));
+const about = (worth) => fixed(worth, Math.min(2, decimalsOf([worth])));
 
 // -- as pictures ----------------------------------------------------------------------------------------------------
 
@@ -72,7 +74,7 @@ function beliefSection(why, tones) {
     el("h2", { id: "belief-title" }, "Prior, own data, posterior"),
     el("p", { class: "note" }, "Mean reward of each arm for this task; lines reach one standard deviation to both sides. ",
       "The prior comes from the task's metadata and the rewards of other tasks."),
-    pictureTable({ caption: "What is believed of each arm", heads: ["From", "Mean and standard deviation", "Mean", "Sd"], groups, scale, axis: "mean reward", kind: "belief" }),
+    pictureTable({ caption: el("span", { class: "unseen" }, "What is believed of each arm"), heads: ["From", "Mean and standard deviation", "Mean", "Sd"], groups, scale, axis: "mean reward", kind: "belief" }),
     moreButton(why.arms, "why arms", "arms"));
 }
 
@@ -94,14 +96,20 @@ function rowsOf(arm, scale, decimals, tone, unit) {
 
 const UNITS = { "": "reward", logit: "logit", log: "log of the reward" };
 
-function featuresSection(why, tones) {
+/** country[JP] is the level JP of the column country. */
+function columnName(bandit, column) {
+  const of = Object.keys(bandit.metadata).find((name) => bandit.metadata[name].type === "category" && column.startsWith(`${name}[`));
+  return of === undefined ? column : `${of}: ${column.slice(of.length + 1, -1)}`;
+}
+
+function featuresSection(bandit, why, tones) {
   const title = el("h2", { id: "features-title" }, "What moved the prior");
   const frame = (...content) => el("section", { id: "features", "aria-labelledby": "features-title" }, title, ...content);
   if (!why.features.length) return frame(el("p", { class: "note" }, "Nothing: its metadata are those of the average task, or have no effect yet."));
   const scale = scaleOf(why.features.map((one) => one.adds), { zero: true });
   const decimals = Math.min(6, decimalsOf([Math.abs(why.features[0].adds)]) + 1);
   const rows = firstOf(why.features, "features").map((one) => ({
-    head: [el("span", { class: "name" }, one.column), " ", el("small", {}, armName(one.arm, tones.get(one.arm)))],
+    head: [armName(columnName(bandit, one.column), tones.get(one.arm)), " ", el("small", {}, one.arm)],
     plot: plot(scale, bar(scale, one.adds, tones.get(one.arm))),
     cells: [data(one.adds, (one.adds > 0 ? "+" : "") + fixed(one.adds, decimals))],
   }));
