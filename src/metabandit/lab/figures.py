@@ -97,12 +97,12 @@ def _grid(result: Result, rows: dict[str, str]) -> list[list[list[Part]]]:
     return [list(line.values()) for line in lines.values()]
 
 
-def _panels(rows: int, columns: int, tall: float = 2.05) -> tuple[Any, Any]:
+def _panels(rows: int, columns: int, tall: float = 2.05, wide: float = 2.5, legend: float = 0.4) -> Any:
     from matplotlib.figure import Figure
 
-    width, height = max(2.5 * columns, 4.2) + 0.6, tall * rows + 0.6
+    width, height = max(wide * columns, 4.2) + 0.6, tall * rows + 0.2 + legend
     figure = Figure(figsize=(width, height))
-    bottom = 0.4 / height  # for the legend
+    bottom = legend / height
     figure.set_layout_engine("constrained", rect=(0.0, bottom, 1.0, 1.0 - bottom))
     return figure, figure.subplots(rows, columns, squeeze=False)
 
@@ -124,9 +124,11 @@ def _curves(
         panel.plot(x, mean, **shown)
         panel.fill_between(x, mean - error, mean + error, color=shown["color"], alpha=0.18, linewidth=0)
         settled = slice(len(x) // 10, None)  # early averages may leave the panel
+        bottoms.append(
+            float((mean - error)[settled].min())
+        )  # nobody leaves at the bottom: the best are there
         if part.name not in hidden:
             tops.append(float((mean + error)[settled].max()))
-            bottoms.append(float((mean - error)[settled].min()))
     part = parts[0]
     panel.set_title(", ".join(text for text in (part.order, titles.get(part.label, part.label)) if text))
     panel.set_xlabel("tasks" if part.order == "sequential" else "interactions with each task")
@@ -169,9 +171,7 @@ def _ylabel(part: Part, metric: str) -> str:
 def _legend(figure: Any, names: list[str], marker: str = "") -> None:
     from matplotlib.lines import Line2D
 
-    handles = [
-        Line2D([], [], label=NAMES.get(name, name), marker=marker, **look(name, names)) for name in names
-    ]
+    handles = [Line2D([], [], label=called(name), marker=marker, **look(name, names)) for name in names]
     rows = -(-len(names) // max(1, int(figure.get_figwidth() / 1.15)))
     figure.legend(
         handles=handles, loc="lower center", ncols=-(-len(names) // rows), frameon=False, handlelength=2.2,
@@ -183,6 +183,11 @@ NAMES = {
     "mtts": "MTTS", "mtts-approx": "MTTS-approx", "oracle-ts": "oracle-TS", "linear-ts": "linear-TS", "osfa": "OSFA",
     "glb-ts": "GLB-TS", "meta-ts": "meta-TS", "individual-ts": "individual-TS",
 }  # fmt: skip
+
+
+def called(name: str) -> str:
+    """A policy's name as the paper writes it."""
+    return NAMES.get(name, name.replace("mtts-", "MTTS-"))
 
 
 def sweep_figure(outcome: Outcome) -> Any:
@@ -229,25 +234,30 @@ def bars_figure(outcome: Outcome) -> Any:
     """A panel for every case and order: totals of the policies at the horizon."""
     result, study = outcome.result, outcome.study
     groups = report.groups(result)
-    columns = min(3, len(groups))
+    columns = 2 if len(groups) == 4 else min(3, len(groups))
     tall = max(2.05, 0.6 + 0.17 * max(len(parts) for parts in groups))  # names need room
     with check_matplotlib().rc_context(STYLE):
-        figure, axes = _panels(-(-len(groups) // columns), columns, tall)
+        figure, axes = _panels(-(-len(groups) // columns), columns, tall, 7.5 / columns, legend=0.0)
         for panel in axes.flat[len(groups) :]:
             panel.set_axis_off()
         for parts, panel in zip(groups, axes.flat, strict=False):
-            _bars(panel, [part for part in parts if part.name not in study.hidden], result)
+            _bars(panel, [part for part in parts if part.name not in study.hidden], result, study.cost)
             title = study.case(parts[0].label).title or parts[0].label
             panel.set_title(f"{parts[0].order}, {title}".rstrip(", "))
             panel.set_xlabel("regret at the horizon")
     return figure
 
 
-def _bars(panel: Any, parts: list[Part], result: Result) -> None:
-    totals = [mean_and_error(part.totals()) for part in parts]
+def _bars(panel: Any, parts: list[Part], result: Result, cost: bool) -> None:
+    means, errors = zip(*(mean_and_error(part.totals()) for part in parts), strict=True)
     colours = [look(part.name, result.policies)["color"] for part in parts]
-    names = [NAMES.get(part.name, part.name) for part in parts]
-    means, errors = zip(*totals, strict=True)
+    names = [called(part.name) for part in parts]
+    ends = np.add(means, np.nan_to_num(errors))
     panel.barh(names, means, xerr=np.nan_to_num(errors), color=colours, height=0.7)
+    if cost:
+        panel.set_xlim(0.0, 1.3 * ends.max())  # room for what is written beside the bars
+        for place, (part, end) in enumerate(zip(parts, ends, strict=True)):
+            text = f" {part.seconds:.2g} s"
+            panel.text(end, place, text, va="center", fontsize=7.5, color="#444444")
     panel.invert_yaxis()
     panel.grid(axis="y", visible=False)

@@ -59,6 +59,10 @@ def _sentences(outcome: Outcome) -> list[str]:
     found = groups(outcome.result)
     said = [_winners(found)]
     said += [line for pair in outcome.study.compare if (line := _range(found, *pair))]
+    if outcome.study.slopes:
+        said.append(_fitted(outcome))
+    if outcome.study.cost:
+        said += _costs(found)
     if outcome.study.shape == "curves":
         said += [line for name in ("mtts", "mtts-approx") if (line := _growths(found, name, outcome.result))]
     return said
@@ -100,33 +104,38 @@ def _share(share: float, error: float) -> str:
 
 def _beaten(found: list[list[Part]], name: str) -> list[str]:
     """A section: who beats a policy, setting by setting, and by how much."""
-    lines, wins = [], []
+    lines, wins, seeds = [], [], 0
     for group in found:
         parts = {part.name: part for part in group}
         if name not in parts:
             continue
+        seeds = len(parts[name].seeds)
         ahead = better(group, parts[name])
         wins += [ahead[0][0].name] if ahead else []
         regret = float(parts[name].totals().mean())
         shown = [f"{part.name} by {by:,.0f} ± {error:,.0f} ({by / regret:.0%})" for part, by, error in ahead]
-        lines.append(
-            f"- {where(group[0])}: {name} ({regret:,.0f}) is beaten by {', '.join(shown) or 'nobody'}."
-        )
+        beaten_by = ", ".join(shown) or "nobody that the test sees"
+        lines.append(f"- {where(group[0])}: {name} ({regret:,.0f}) is beaten by {beaten_by}.")
     first = ", ".join(f"{winner} in {n}" for winner, n in Counter(wins).most_common())
     ahead_of_all = f"; furthest ahead of it: {first}" if wins else ""
     said = f"{name} is beaten in {len(wins)} of {len(lines)} settings{ahead_of_all}."
     rule = (
         "Differences of regret on the same seeds, mean ± standard error, where a paired t test of level "
-        f"{DOUBT:.1%} sees one; the oracle aside."
+        f"{DOUBT:.1%} sees one (with {seeds} seeds: above {_least(seeds):.1f} standard errors); the oracle aside."
     )
     return ["", f"## Where {name} is beaten", "", f"{said} {rule}", "", *lines]
 
 
-def better(group: list[Part], part: Part) -> list[tuple[Part, float, float]]:
-    """Who has a lower regret than a policy on the same seeds, by how much, and its standard error; most first."""
+def _least(seeds: int) -> float:
+    """How many standard errors a difference must be above 0 for the test to see it; NaN with one seed."""
     from scipy.special import stdtrit
 
-    least, found = stdtrit(len(part.seeds) - 1, 1.0 - DOUBT), []
+    return float(stdtrit(seeds - 1, 1.0 - DOUBT)) if seeds > 1 else math.nan
+
+
+def better(group: list[Part], part: Part) -> list[tuple[Part, float, float]]:
+    """Who has a lower regret than a policy on the same seeds, by how much, and its standard error; most first."""
+    least, found = _least(len(part.seeds)), []
     for other in group:
         if other is part or other.name == ORACLE or other.seeds != part.seeds:
             continue
@@ -134,6 +143,25 @@ def better(group: list[Part], part: Part) -> list[tuple[Part, float, float]]:
         if by > least * error:  # never with one seed, whose error is not a number
             found.append((other, by, error))
     return sorted(found, key=lambda item: -item[1])
+
+
+def _costs(found: list[list[Part]]) -> list[str]:
+    """How long the policies of every setting took."""
+    lines = []
+    for group in found:
+        order = sorted((part for part in group if part.name != ORACLE), key=lambda part: part.seconds)
+        taken = ", ".join(f"{part.name} {part.seconds:.2g}" for part in order)
+        lines.append(f"Seconds a world, {where(group[0])}: {taken}.")
+    return lines
+
+
+def _fitted(outcome: Outcome) -> str:
+    """The fitted exponents in a sentence."""
+    lines: dict[str, list[str]] = {}
+    for row, _, name, (slope, error) in slopes(outcome):
+        lines.setdefault(row, []).append(f"{name} {slope:.2f} ± {error:.2f}")
+    shown = "; ".join(f"in {row}: {', '.join(made)}" for row, made in lines.items())
+    return f"Fitted exponents of the {outcome.study.metric.replace('multitask_', 'multi-task ')} {shown}."
 
 
 def _growths(found: list[list[Part]], name: str, result: Result) -> str:

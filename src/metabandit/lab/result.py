@@ -37,6 +37,11 @@ class Part:
         """The seeds that were played, sorted."""
         return sorted(self.runs)
 
+    @property
+    def seconds(self) -> float:
+        """What a seed took, on the average; the policy alone."""
+        return float(np.mean([self.runs[seed].seconds for seed in self.seeds]))
+
     def curves(self, row: int) -> Array:
         """(seeds, points), summed up along the curve."""
         return np.cumsum([self.runs[seed].curves[row] for seed in self.seeds], axis=1)
@@ -100,7 +105,7 @@ class Result:
             "seeds": len(part.runs), "regret": regret, "regret_se": regret_se, "multitask_regret": multitask,
             "multitask_regret_se": multitask_se, "realised_regret": realised, "realised_regret_se": realised_se,
             "best_arm_share": float(part.totals(BEST).mean() / part.totals(INTERACTIONS).mean()),
-            "seconds": float(np.mean([part.runs[seed].seconds for seed in part.seeds])),
+            "seconds": part.seconds,
         }  # fmt: skip
 
     @property

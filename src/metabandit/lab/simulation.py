@@ -25,6 +25,7 @@ _play: Any = Lazy("play")
 Array = np.ndarray[Any, Any]
 Tick = Callable[[int], None]
 
+MOST_SEEDS = 100_000  # worlds of one setting: every one of them is held in memory until all are averaged
 MOST_SEED = (1 << 63) - 1  # what a store can hold
 WARM = 64  # interactions that are played to have everything compiled
 
@@ -213,7 +214,9 @@ def checked_policies(policies: Any) -> tuple[Any, ...]:
 def checked_seeds(seeds: Any) -> list[int]:
     """The seeds, as a list of different whole numbers."""
     if isinstance(seeds, (int, np.integer)) and not isinstance(seeds, bool):
-        return list(range(count("seeds", seeds)))
+        if not 1 <= seeds <= MOST_SEEDS:
+            raise InvalidInput("seeds", seeds, f"a whole number from 1 to {MOST_SEEDS:,}, or a list of seeds")
+        return list(range(seeds))
     if isinstance(seeds, str) or not isinstance(seeds, Iterable):
         raise InvalidInput("seeds", seeds, "a number of seeds >= 1, or a list of them")
     made = [count("seeds", seed, least=0) for seed in seeds]

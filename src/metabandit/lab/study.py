@@ -8,16 +8,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from metabandit.checking import count
 from metabandit.errors import InvalidInput
 from metabandit.lab.agents import check_ready
 from metabandit.lab.environment import Environment
 from metabandit.lab.result import Result
-from metabandit.lab.runs import Runs
 from metabandit.lab.simulation import Setting, checked_policies, checked_seeds, run
 
 VARIANTS = ("stated", "published")
 SHAPES = ("curves", "sweep", "bars")
-RUNS = "runs.sqlite"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +49,7 @@ class Study:
         beats them, setting by setting.
     published : policies by name as the authors' code had them, for the variant "published"; empty: there is none.
     hidden : policies that may leave a panel at the top, so that the others can be told apart.
+    cost : whether the figure, with bars, and the report say how long policies take.
     axis : what a sweep without rows is along. slopes : whether the report fits exponents to sweeps; bounds : what
         theory says of them, by row and policy.
     """
@@ -68,6 +68,7 @@ class Study:
     challenged: tuple[str, ...] = ()
     published: Mapping[str, Any] = field(default_factory=dict)
     hidden: tuple[str, ...] = ("osfa",)
+    cost: bool = False
     axis: str = ""
     slopes: bool = False
     bounds: Mapping[tuple[str, str], str] = field(default_factory=dict)
@@ -137,7 +138,7 @@ class Outcome:
 
 NUMBERS = (
     "regret", "regret_se", "multitask_regret", "multitask_regret_se", "realised_regret", "realised_regret_se",
-    "best_arm_share", "seconds",
+    "seconds", "best_arm_share",
 )  # fmt: skip
 
 
@@ -150,14 +151,13 @@ def run_study(
     Finished worlds are kept in out/runs.sqlite as they come: what is stopped goes on from there, and studies that share
     worlds (Figures 2 and 4) simulate them once.
     """
-    from metabandit.lab.writing import check_writable, write
+    from metabandit.lab.writing import opened, write
 
-    numbers = checked_seeds(study.seeds if seeds is None else seeds)
+    numbers, jobs = checked_seeds(study.seeds if seeds is None else seeds), count("jobs", jobs)
     study.check(variant)
     settings = study.settings(variant)
     folder = Path(out) / study.name
-    check_writable(folder)
-    with Runs(Path(out) / RUNS) as store:
+    with opened(out, folder) as store:
         result = Result(run(settings, numbers, jobs, store, progress))
     outcome = Outcome(study, variant, result, folder)
     write(outcome)

@@ -20,6 +20,7 @@ STUDY = Study(
     horizon=50,
     seeds=40,
     compare=(("mtts", "individual-ts"), ("mtts", "meta-ts"), ("mtts", "linear-ts")),
+    challenged=("mtts",),
     notes=(
         "N = 50, T = 50, K = 4, 8 slopes a task, two standard normal metadata columns, noise variance 1.",
     ),

@@ -15,9 +15,7 @@ STUDY = Study(
     about="Task effects follow an Ornstein-Uhlenbeck process from round to round. What is it worth to know that, and "
     "what does it cost to take them for constant? Thompson sampling explores as if what it learns would last; the "
     "tempered policies explore half as much.",
-    cases=tuple(
-        Case(f"drift={c:g}", replace(BASE, drift=c), f"correlation {c:g} a round") for c in (0.9, 0.98, 0.995)
-    ),
+    cases=tuple(Case(f"drift={c:g}", replace(BASE, drift=c), f"$c = {c:g}$") for c in (0.9, 0.98, 0.995)),
     policies=(
         "mtts",
         Agent("mtts-tempered", policy=Thompson(scale=0.5)),
@@ -29,8 +27,10 @@ STUDY = Study(
     horizon=100,
     seeds=40,
     compare=(("mtts-static", "mtts"), ("mtts-tempered", "mtts"), ("mtts-tempered", "mtts-static-tempered")),
+    challenged=("mtts",),
     notes=(
-        "N = 50, T = 100, K = 8, d = 15, stationary task_var = 0.5, noise variance 1. The best arm of a task changes "
+        "N = 50, T = 100, K = 8, d = 15, stationary task_var = 0.5, noise variance 1; c is the correlation of a task's "
+        "effects from one round to the next. The best arm of a task changes "
         "over time; regret is against the best arm of the moment.",
     ),
 )

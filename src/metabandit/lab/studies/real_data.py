@@ -25,6 +25,8 @@ STUDY = Study(
     horizon=50,
     seeds=20,
     compare=(("mtts", "individual-ts"), ("mtts", "meta-ts"), ("mtts-learning", "mtts")),
+    challenged=("mtts",),
+    hidden=(),
     notes=(
         "The variances that all policies but mtts-learning know are estimated from the whole data set, which no one "
         "has in practice: mtts-learning starts from nothing. A seed draws the rewards; the tasks are the same.",

@@ -17,7 +17,7 @@ GAUSSIAN = (
     "oracle-ts",
 )
 BINARY = (
-    *(Agent(f"mtts-{name}", refresh=RULES[name]) for name in ("task", "round", "every-100", "every-1000")),
+    *(Agent(f"mtts-{name}", refresh=rule) for name, rule in RULES.items() if name != "every-10"),
     "oracle-ts",
 )
 
@@ -32,9 +32,12 @@ STUDY = Study(
         Case("bernoulli", BernoulliTasks(n_tasks=100), "Bernoulli", BINARY),
     ),
     horizon=100,
-    seeds=50,
+    seeds=40,
     shape="bars",
-    compare=tuple((f"mtts-{name}", "mtts") for name in RULES),
+    cost=True,
+    compare=tuple(
+        (name, "mtts-round") for name in ("mtts", *(f"mtts-{rule}" for rule in RULES if rule != "round"))
+    ),
     notes=(
         "N = T = 100, K = 8, d = 15; task_var = 0.25 and noise variance 1, or dispersion 0.1.",
         'In the concurrent order the rule "task" keeps the draw of a task\'s first round for good: Algorithm 2 is '
