@@ -55,7 +55,7 @@ class CollapsedBelief(Belief):
     def set_features(self, i: int, phi: Any) -> None:
         i, row = self.index(i), self.features.check(phi, many=False)[0]
         self.features.rows[i] = row
-        if self.counts[i].any():
+        if self.coefs.table.row_of[i].any():  # also where all its rewards were taken back
             self.coefs.renew(i)
         self.coefs.features_changed()
         self.version += 1

@@ -74,8 +74,10 @@ class Effects:
         np.add.at(self.g, tasks, weight[:, None, None] * z[:, :, None] * z[:, None, :])
         np.add.at(self.h, tasks, (weight * rewards)[:, None] * z)
         np.add.at(self.counts, (tasks, arms), sign)
-        self.log_noise += sign * float(np.log(self.noise[arms]).sum())
-        self.yy += float(weight @ rewards**2)
+        logs, squares = np.log(self.noise)[arms], weight * rewards**2
+        for log, square in zip(logs.tolist(), squares.tolist(), strict=True):  # portions make no difference
+            self.log_noise += sign * log
+            self.yy += square
 
     def _catch_up(self, i: int, now: float) -> None:
         if now > self.seen[i]:

@@ -109,8 +109,11 @@ class LinearBelief(Belief):
         vectors = self._vectors(z, arms, np.ndim(i) == 0)
         done, stopped = 0, None
         while done < len(tasks):
-            # Variances are learned after given numbers of rewards, so that batching makes no difference.
-            room = self.next_fit - self.n_observations if self._on_schedule else len(tasks)
+            # Variances are learned, and the factor made anew, after given numbers of rewards, so that batching makes no
+            # difference.
+            room = self._rebuild_after + 1 - self._since_rebuild if self.can_rebuild else len(tasks)
+            if self._on_schedule:
+                room = min(room, self.next_fit - self.n_observations)
             part = slice(done, done + max(1, room))
             self._learn(tasks[part], arms[part], rewards[part], None if vectors is None else vectors[part])
             done += len(tasks[part])
@@ -163,8 +166,13 @@ class LinearBelief(Belief):
         self.n_observations += len(rewards)
         self.version += 1
         self._since_rebuild += len(rewards)
-        if self._since_rebuild > max(REBUILD_EVERY, self.n_tasks * self.features.n_arms) and self.can_rebuild:
+        if self._since_rebuild > self._rebuild_after and self.can_rebuild:
             self.rebuild()
+
+    @property
+    def _rebuild_after(self) -> int:
+        """How many rewards the factor may take before it is made anew."""
+        return max(REBUILD_EVERY, self.n_tasks * self.features.n_arms)
 
     def retract(self, i: Any, arm: Any, reward: Any, z: Any = None) -> None:
         """Take back rewards that were observed, exactly: the coefficients are rebuilt from the statistics."""

@@ -32,16 +32,17 @@ class RewardScale:
         self.sums = np.zeros(3)
 
     def add(self, rewards: Array, sign: float) -> None:
-        """Count rewards in (sign 1) or out (sign -1)."""
+        """Count rewards in (sign 1) or out (sign -1): one after the other, so that portions make no difference."""
         n, mean, squares = self.sums.tolist()
-        m, average = sign * len(rewards), float(rewards.sum()) / len(rewards)
-        total = n + m
-        if total <= 0:
-            self.sums[:] = 0.0
-            return
-        gap = average - mean
-        within = sign * float(((rewards - average) ** 2).sum())
-        self.sums[:] = total, mean + gap * m / total, max(0.0, squares + within + gap * gap * n * m / total)
+        for reward in rewards.tolist():
+            n += sign
+            if n <= 0.0:
+                n = mean = squares = 0.0
+                continue
+            gap = reward - mean
+            mean += sign * gap / n
+            squares = max(0.0, squares + sign * gap * (reward - mean))
+        self.sums[:] = n, mean, squares
 
     def set(self, rewards: Array) -> None:
         """These rewards and no others."""

@@ -11,11 +11,11 @@ import asyncio
 import logging
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
-from metabandit.errors import MetabanditError
+from metabandit.errors import MetabanditError, UnknownName
 from metabandit.service import events
 from metabandit.service.counters import Counters
 from metabandit.service.errors import Busy
@@ -39,6 +39,7 @@ from metabandit.service.stores.base import Row, Session, Store, StoreError
 
 log = logging.getLogger("metabandit.service")
 J = TypeVar("J", bound=Job)
+T = TypeVar("T")
 
 PORTION = 500  # rows that are applied before anybody else has a turn
 MOST_WAITING = 2_000  # requests; more are turned away
@@ -53,6 +54,8 @@ class Desk:
         self.known = state.seq
         """the last row that is applied or pending"""
         self.pending: deque[Row] = deque()
+        self.erasing: set[int] = set()
+        """tasks that pending rows erase: for them nothing is decided any more"""
         self.waiting: deque[Job] = deque()
         self.aside: list[Job] = []
         """what can only be served when everything that is known is applied"""
@@ -88,12 +91,13 @@ class Desk:
         await self.ask(Change(plan=lambda state, session: []))
         return self.state
 
-    @asynccontextmanager
-    async def reading(self) -> AsyncIterator[State]:
-        """The state, to be read in another thread: nothing is applied to it meanwhile."""
-        async with self.still:
-            yield self.state
-        self.wake.set()
+    async def read(self, work: Callable[..., T], *arguments: Any) -> T:
+        """work(state, *arguments) in another thread; nothing is applied to the state until it is through."""
+        try:
+            async with self.still:
+                return await _to_its_end(work, self.state, *arguments)
+        finally:
+            self.wake.set()
 
     def hear(self) -> None:
         """Somebody else may have appended."""
@@ -114,15 +118,19 @@ class Desk:
             await self.wake.wait()
             self.wake.clear()
             await self._guarded(self._listen())
-            if self.current and self.aside:
-                self.waiting.extendleft(reversed(self.aside))
-                self.aside.clear()
-            while self.waiting:
+            while self._more():
                 jobs = self._portion()
                 await self._guarded(self._serve(jobs), jobs)
             if self.closed and self.aside:
                 await asyncio.sleep(0.01)
                 self.wake.set()
+
+    def _more(self) -> bool:
+        """Whether there is something to serve; what was put aside comes first, as soon as its time has come."""
+        if self.aside and self.current and not self.still.locked():
+            self.waiting.extendleft(reversed(self.aside))
+            self.aside.clear()
+        return bool(self.waiting)
 
     def _portion(self) -> list[Job]:
         jobs, items = [], 0
@@ -137,10 +145,9 @@ class Desk:
         """What goes wrong is told to whoever asked, and stops nobody else."""
         try:
             await work
-        except (MetabanditError, KeyError) as error:
-            self.gone = self.gone or isinstance(error, KeyError)
+        except MetabanditError as error:
             for job in jobs:
-                job.fail(error if isinstance(error, MetabanditError) else StoreError("the bandit is gone"))
+                job.fail(error)
         except Exception as error:
             log.exception("serving failed")
             for job in jobs:
@@ -155,13 +162,23 @@ class Desk:
         except Exception:
             log.exception("the state could not be made again")
 
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Session]:
+        """The bandit's session, with all that is in the log known."""
+        async with AsyncExitStack() as stack:
+            try:
+                session = await stack.enter_async_context(self.store.session(self.bandit))
+            except KeyError:
+                self.gone = True
+                raise UnknownName("bandit", self.name, "the name of a bandit that was not deleted") from None
+            await self._catch_up(session)
+            yield session
+
     async def _serve(self, jobs: list[Job]) -> None:
-        jobs = await self._introduced(jobs)
-        if not jobs:
-            return
-        decides, learns, changes = _of(Decide, jobs), _of(Learn, jobs), _of(Change, jobs)
-        for change in changes:
+        for change in _of(Change, jobs):
             await self._guarded(self._change(change), [change])
+        ready = await self._introduced([job for job in jobs if not isinstance(job, Change)])
+        decides, learns = _of(Decide, ready), _of(Learn, ready)
         if decides or learns:
             await self._record(decides, learns)
 
@@ -170,53 +187,59 @@ class Desk:
     async def _introduced(self, jobs: list[Job]) -> list[Job]:
         """Append the tasks that are new. Returns what can be served now: what waits for a task is put aside."""
         ready, fresh = self._sorted(jobs)
-        if fresh:
-            if not self.current or self.still.locked():
-                self.aside += [job for job, _ in fresh]
-                return ready
-            served = await self._append_news(fresh)
-            if not self.current:
-                self.aside += served
-                return ready
-            ready += served
+        if fresh and (not self.current or self.still.locked()):
+            self.aside += fresh
+        elif fresh:
+            ready += await self._append_news(fresh)
         for job in _of(PutTasks, ready):
             if type(job) is PutTasks:
-                job.answer(getattr(job, "changed", 0))
+                job.answer(job.changed)
         return [job for job in ready if type(job) is not PutTasks]
 
-    def _sorted(self, jobs: list[Job]) -> tuple[list[Job], list[tuple[PutTasks, dict[str, Any]]]]:
+    def _sorted(self, jobs: list[Job]) -> tuple[list[Job], list[PutTasks]]:
         """What brings no news, and what does."""
         ready: list[Job] = []
-        fresh: list[tuple[PutTasks, dict[str, Any]]] = []
+        fresh: list[PutTasks] = []
         for job in jobs:
-            if not isinstance(job, PutTasks):
-                ready.append(job)
-                continue
-            try:
-                found = news(self.state, job)
-            except MetabanditError as error:
-                job.fail(error)
-                continue
-            if found:
-                fresh.append((job, found))
-            else:
-                ready.append(job)
+            with refusing(job):
+                if isinstance(job, PutTasks) and news(self.state, job):
+                    fresh.append(job)
+                else:
+                    ready.append(job)
         return ready, fresh
 
-    async def _append_news(self, fresh: list[tuple[PutTasks, dict[str, Any]]]) -> list[Job]:
-        found: dict[str, Any] = {}
-        for _, more in fresh:
-            found |= more
-        async with self.store.session(self.bandit) as session:
-            await self._catch_up(session)
+    async def _append_news(self, jobs: list[PutTasks]) -> list[PutTasks]:
+        """Append what jobs tell of tasks, but for jobs that are refused. Returns those that can be served now."""
+        asked = [id for job in jobs for id in job.asked]
+        async with self._session() as session:
             if not self.current:
-                return [job for job, _ in fresh]
-            rows = rows_of_news(self.state, _still_news(self.state, found), time.time())
+                self.aside += jobs
+                return []
+            found = await session.find(asked) if asked else {}
+            told, brought = self._told(jobs, found)
+            rows = rows_of_news(self.state, brought, time.time())
             first = await session.append(rows) if rows else 0
-        for job, more in fresh:
-            job.changed = len(more)  # type: ignore[attr-defined]
+        for job in told:
+            job.told = True
         await self._committed(rows, first)
-        return [job for job, _ in fresh]
+        if not self.current:
+            self.aside += told
+            return []
+        return told
+
+    def _told(self, jobs: list[PutTasks], found: Found) -> tuple[list[PutTasks], dict[str, Any]]:
+        """The jobs that are not refused, and what they tell: the last metadata of each task."""
+        told: list[PutTasks] = []
+        brought: dict[str, Any] = {}
+        for job in jobs:
+            with refusing(job):
+                if isinstance(job, Decide):
+                    fresh_decisions(self.state, job, found)
+                more = news(self.state, job, found)
+                brought |= {name: m for name, m in more.items() if m is not None or name not in brought}
+                job.changed += len(more)
+                told.append(job)
+        return told, brought
 
     # -- decisions and rewards ---------------------------------------------------------------------------------
 
@@ -225,43 +248,45 @@ class Desk:
         at = time.time()
         keys = [id for job in decides for id in job.asked]
         keys += [reward.decision for job in learns for reward in job.rewards]
-        async with self.store.session(self.bandit) as session:
-            await self._catch_up(session)
+        async with self._session() as session:
             found: Found = await session.find(list(dict.fromkeys(keys))) if keys else {}
-            rows, done = self._decided(decides, found, at)
-            ledger, taken = Ledger(self.state, found), []
+            rows, done = self._decided(self._of_known_tasks(decides), found, at)
+            made, ledger, taken = len(rows), Ledger(self.state, found), []
             for job in learns:
-                try:
+                with refusing(job):
                     more, effects = ledger.take(job, at)
-                except MetabanditError as error:
-                    job.fail(error)
-                    continue
-                rows += more
-                taken.append((job, effects))
+                    rows += more
+                    taken.append((job, effects))
             first = await session.append(rows) if rows else 0
         for one in done:
             one.answer(answers(self.state, one, found))
         for job, effects in taken:
             job.answer(effects)
-            for effect in effects:
-                self.counters.taken(effect.effect)
+        self.counters.decisions += made
+        self.counters.repeats += sum(len(one.ids) for one in done) - made
+        for effect in (effect for _, effects in taken for effect in effects):
+            self.counters.taken(effect.effect)
         await self._committed(rows, first)
+
+    def _of_known_tasks(self, jobs: list[Decide]) -> list[Decide]:
+        """Without those of a task that was erased meanwhile: it has to be made known again, and after that."""
+        index = self.state.tasks.index
+        ready: list[Decide] = []
+        for job in jobs:
+            numbers = [index.get(request.task) for request in job.tasks]
+            lost = None in numbers or not self.erasing.isdisjoint(numbers)
+            (self.aside if lost else ready).append(job)
+        return ready
 
     def _decided(self, jobs: list[Decide], found: Found, at: float) -> tuple[list[Row], list[Decide]]:
         rows: list[Row] = []
         done = []
         for job in jobs:
-            try:
-                wanted = fresh_decisions(self.state, job, found)
-                more = decided(self.state, wanted, at)
-            except MetabanditError as error:
-                job.fail(error)
-                continue
-            rows += more
-            found |= {row.key: [row] for row in more if row.key is not None}
-            done.append(job)
-            self.counters.decisions += len(more)
-            self.counters.repeats += len(job.ids) - len(more)
+            with refusing(job):
+                more = decided(self.state, fresh_decisions(self.state, job, found), at)
+                rows += more
+                found |= {row.key: [row] for row in more if row.key is not None}
+                done.append(job)
         return rows, done
 
     # -- everything else ---------------------------------------------------------------------------------------
@@ -270,8 +295,7 @@ class Desk:
         if not self.current or self.still.locked():
             self.aside.append(job)
             return
-        async with self.store.session(self.bandit) as session:
-            await self._catch_up(session)
+        async with self._session() as session:
             if not self.current:
                 self.aside.append(job)
                 return
@@ -304,7 +328,9 @@ class Desk:
         await self._apply()
 
     def _take(self, rows: Sequence[Row]) -> None:
-        self.pending.extend(row for row in rows if row.seq > self.known)
+        fresh = [row for row in rows if row.seq > self.known]
+        self.pending.extend(fresh)
+        self.erasing.update(_erased(fresh))
         if rows:
             self.known = max(self.known, rows[-1].seq)
 
@@ -317,7 +343,10 @@ class Desk:
             if not quick:
                 self._apply_long()
                 return
-            self.state.apply(quick)
+            try:
+                self.state.apply(quick)
+            except Exception as error:  # the state has to be made again, whatever it was
+                raise RuntimeError("rows could not be applied") from error
             if self.pending:
                 await asyncio.sleep(0)
 
@@ -329,14 +358,18 @@ class Desk:
         """Apply what takes long to a copy, and put it in the state's place."""
         try:
             async with self.still:
-                if any(row.kind == events.ERASED for row in self.pending):
+                if self.erasing:
                     await self._refold()
                 else:
                     rows = self._long_rows()
                     self.state = await asyncio.to_thread(_copy_with, self.state, rows)
                     for _ in rows:
                         self.pending.popleft()
-        except StoreError:
+        except StoreError as error:
+            if self.closed:  # nobody will come back for what waits
+                for job in self.aside:
+                    job.fail(error)
+                self.aside.clear()
             await asyncio.sleep(0.5)
         except Exception:
             log.exception("rows could not be applied")
@@ -346,7 +379,7 @@ class Desk:
     def _long_rows(self) -> list[Row]:
         """From the first pending row to the last of those near it that take long."""
         ahead = list(self.pending)[:PORTION]
-        last = max(j for j, row in enumerate(ahead) if self.state.takes_long(row))
+        last = max((j for j, row in enumerate(ahead) if self.state.takes_long(row)), default=-1)
         return ahead[: last + 1]
 
     async def _refold(self) -> None:
@@ -354,22 +387,29 @@ class Desk:
         self.state = await folded(self.store, self.bandit)
         while self.pending and self.pending[0].seq <= self.state.seq:
             self.pending.popleft()
+        self.erasing = _erased(self.pending)
         self.known = max(self.known, self.state.seq)
+
+
+@contextmanager
+def refusing(job: Job) -> Iterator[None]:
+    """What is wrong with a job that is only looked at is told to whoever asked, and to nobody else."""
+    try:
+        yield
+    except MetabanditError as error:
+        job.fail(error)
+    except Exception as error:
+        log.exception("a request failed")
+        job.fail(error)
 
 
 def _of(kind: type[J], jobs: Sequence[Job]) -> list[J]:
     return [job for job in jobs if isinstance(job, kind)]
 
 
-def _still_news(state: State, found: dict[str, Any]) -> dict[str, Any]:
-    """Without the tasks that others made known meanwhile, unless these metadata are news of them."""
-    from metabandit.bandit.tasks import digest_of
-
-    index, digests = state.tasks.index, state.tasks.digests
-    return {
-        name: metadata for name, metadata in found.items()
-        if name not in index or (metadata is not None and digest_of(metadata) != digests[index[name]])
-    }  # fmt: skip
+def _erased(rows: Iterable[Row]) -> set[int]:
+    """The tasks that rows erase."""
+    return {row.task for row in rows if row.kind == events.ERASED and row.task is not None}
 
 
 def _copy_with(state: State, rows: Sequence[Row]) -> State:
@@ -378,4 +418,15 @@ def _copy_with(state: State, rows: Sequence[Row]) -> State:
     return copy
 
 
-Plan = Callable[[State, Session], Any]
+async def _to_its_end(work: Callable[..., T], *arguments: Any) -> T:
+    """work(*arguments) in another thread. Who is cancelled waits all the same: nobody may go on while it reads."""
+    running, cancelled = asyncio.ensure_future(asyncio.to_thread(work, *arguments)), False
+    while not running.done():
+        try:
+            await asyncio.wait([running])
+        except asyncio.CancelledError:
+            cancelled = True
+    if cancelled:
+        _ = running.cancelled() or running.exception()  # seen, so that nobody complains about it
+        raise asyncio.CancelledError
+    return running.result()

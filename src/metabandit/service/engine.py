@@ -15,7 +15,7 @@ import numpy as np
 
 from metabandit.bandit.bandit import check_feasible
 from metabandit.checking import checked_name
-from metabandit.errors import InvalidInput, UnknownName
+from metabandit.errors import UnknownName
 from metabandit.service import events, records
 from metabandit.service.counters import Counters
 from metabandit.service.design import policy_of, refresh_of, refresh_settings
@@ -23,7 +23,7 @@ from metabandit.service.desk import Desk
 from metabandit.service.errors import Conflict
 from metabandit.service.explaining import explain
 from metabandit.service.folding import loaded
-from metabandit.service.jobs import Change, Decide, Learn, PutTasks
+from metabandit.service.jobs import Change, Decide, Learn, PutTasks, check_different
 from metabandit.service.learner import Learner
 from metabandit.service.messages import (
     Bandit,
@@ -58,14 +58,14 @@ class Engine:
         self.ready = False
         self.learner = Learner(self)
         self._tasks: list[asyncio.Task[None]] = []
+        self._loading = asyncio.Lock()
 
     # -- starting and stopping -----------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Open the store and load every bandit: snapshots, and the rows after them."""
         await self.store.open()
-        for head in await self.store.heads():
-            await self._load(head.bandit)
+        await self.refresh()
         self._tasks = [asyncio.create_task(self.learner.run())]
         if self.store.several:
             self._tasks.append(asyncio.create_task(self._listen()))
@@ -82,10 +82,16 @@ class Engine:
             await self.learner.leave()
         await self.store.close()
 
-    async def _load(self, bandit: int) -> Desk:
-        state = await loaded(self.store, bandit)
-        desk = self.desks[state.bandit.name] = Desk(self.store, bandit, state, self.counters)
-        return desk
+    async def _load(self, name: str, bandit: int) -> None:
+        """A desk for a bandit, if it has none."""
+        async with self._loading:
+            old = self.desks.get(name)
+            if old is not None and old.bandit == bandit:
+                return
+            with suppress(KeyError):  # deleted meanwhile
+                self.desks[name] = Desk(self.store, bandit, await loaded(self.store, bandit), self.counters)
+                if old is not None:
+                    await old.close()
 
     async def _listen(self) -> None:
         """Other processes append, make bandits and delete them."""
@@ -104,13 +110,13 @@ class Engine:
         heads = {head.name: head for head in await self.store.heads()}
         for name, desk in list(self.desks.items()):
             if name not in heads or heads[name].bandit != desk.bandit or desk.gone:
-                del self.desks[name]
+                if self.desks.get(name) is desk:
+                    del self.desks[name]
                 await desk.close()
             elif heads[name].seq > desk.known:
                 desk.hear()
         for name, head in heads.items():
-            if name not in self.desks:
-                await self._load(head.bandit)
+            await self._load(name, head.bandit)
 
     async def _desk(self, name: str) -> Desk:
         desk = self.desks.get(name)
@@ -136,9 +142,8 @@ class Engine:
         number = await self.store.create(made.name, events.row(events.Created(made), time.time()))
         if number is None:
             raise Conflict("name", made.name, "a name that is not taken")
-        if made.name not in self.desks:
-            await self._load(number)
-        return bandit_of(self.desks[made.name].state)
+        await self._load(made.name, number)
+        return bandit_of((await self._desk(made.name)).state)
 
     async def bandits(self) -> list[Bandit]:
         """Every bandit, by name."""
@@ -202,18 +207,13 @@ class Engine:
     async def put_tasks(self, name: str, tasks: list[TaskMetadata]) -> int:
         """Make tasks known, or give them other metadata. Returns how many were new or different."""
         names = [task.task for task in tasks]
-        if len(set(names)) < len(names):
-            twice = next(task for task in names if names.count(task) > 1)
-            raise InvalidInput("task", twice, "different tasks in one batch")
+        check_different("task", names)
         changed: int = await (await self._desk(name)).ask(PutTasks(tasks=tasks))
         return changed
 
     async def find_tasks(self, name: str, text: str) -> list[str]:
         """Up to 50 tasks whose names have a text in them, those that begin with it first."""
-        index = (await self._desk(name)).state.tasks.index
-        if text in index:
-            return [text, *[task for task in _search(index, text) if task != text]][:FOUND]
-        return _search(index, text)
+        return await (await self._desk(name)).read(_search, text)
 
     async def erase(self, name: str, task: str) -> None:
         """Forget a task: its metadata and rows are gone, and the belief is what it is without them."""
@@ -246,7 +246,8 @@ class Engine:
         found = await self.store.find(desk.bandit, [id])
         if id not in found:
             raise UnknownName("decision", id, "the id of a decision that was made")
-        return records.record_of(desk.state, found[id])
+        behind = found[id][0].seq > desk.state.seq
+        return records.record_of(await desk.settled() if behind else desk.state, found[id])
 
     def export(self, name: str) -> AsyncIterator[list[DecisionRecord]]:
         """Every decision with its reward, in the order they were made."""
@@ -264,14 +265,12 @@ class Engine:
         """Why a task gets its arms."""
         desk = await self._desk(name)
         desk.state.tasks.number(task)
-        async with desk.reading() as state:
-            return await asyncio.to_thread(explain, state, task)
+        return await desk.read(explain, task)
 
     async def report(self, name: str) -> Report:
         """What was decided and what was learned."""
         desk = await self._desk(name)
-        async with desk.reading() as state:
-            return await asyncio.to_thread(report_of, state)
+        return await desk.read(report_of)
 
 
 def _with(active: Any, number: int, value: bool) -> Any:
@@ -281,20 +280,23 @@ def _with(active: Any, number: int, value: bool) -> Any:
     return made
 
 
-def _search(index: dict[str | int, int], text: str) -> list[str]:
-    """Names with a text in them."""
-    wanted = text.casefold()
+def _search(state: State, text: str) -> list[str]:
+    """The name that is the text, names that begin with it, and names with it in them."""
+    index, wanted = state.tasks.index, text.casefold()
+    whole = [text] if text in index else []
     first: list[str] = []
     second: list[str] = []
     for name in index:
         folded = str(name).casefold()
+        if name == text:
+            continue
         if folded.startswith(wanted):
             first.append(str(name))
             if len(first) == FOUND:
                 break
         elif wanted in folded and len(second) < FOUND:
             second.append(str(name))
-    return (sorted(first) + sorted(second))[:FOUND]
+    return (whole + sorted(first) + sorted(second))[:FOUND]
 
 
 def _settings(state: State, change: BanditChange) -> events.Settings:

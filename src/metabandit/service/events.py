@@ -62,17 +62,19 @@ class Settings(Struct, array_like=True):
 
 
 class Decision(Struct, array_like=True):
-    """An arm by number, and what it takes to decide again: the version, and which arms were named as eligible."""
+    """An arm by number, what it takes to decide again (the version, and which arms were named as eligible), and among
+    how many arms it was chosen."""
 
     arm: int
     probability: float
     standard_error: float
     version: int
     eligible: list[int] | None
+    choices: int
 
 
 class Reward(Struct, array_like=True):
-    """The first reward of a decision, with the decision's arm, its probability, and how many arms were eligible."""
+    """The first reward of a decision, with the decision's arm, its probability, and how many arms it chose among."""
 
     arm: int
     probability: float
@@ -127,7 +129,7 @@ class Forgotten(Struct, array_like=True):
 
 
 class Erased(Struct, array_like=True):
-    """A task was erased. Decisions with versions from `since` on, made before this row, cannot be made again."""
+    """A task was erased. Decisions with versions from `since` on, and before this row, cannot be made again."""
 
     since: int
 

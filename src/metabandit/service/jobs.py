@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from metabandit.bandit.bandit import check_feasible
-from metabandit.bandit.tasks import digest_of
+from metabandit.bandit.tasks import Tasks, digest_of
 from metabandit.checking import checked_name
 from metabandit.errors import ConflictingReward, InvalidInput, UnknownName
 from metabandit.service import events
@@ -27,11 +27,11 @@ from metabandit.service.messages import (
     TaskMetadata,
 )
 from metabandit.service.state import State
-from metabandit.service.stores.base import Row, Session
+from metabandit.service.stores.base import Row, Session, check_text
 
 Array = np.ndarray[Any, Any]
 Found = dict[str, list[Row]]
-ALL: tuple[int, ...] = ()
+NOBODY = -1  # the number of a task that is not known yet
 
 
 @dataclass(eq=False)
@@ -54,26 +54,27 @@ class PutTasks(Job):
     """Tasks to make known, or to give other metadata."""
 
     tasks: Sequence[TaskMetadata | DecisionRequest] = ()
+    ids: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+    """the ids that were given: others cannot have been used before"""
+    changed: int = 0
+    """how many tasks were new or different"""
+    told: bool = False
+    """whether its metadata are in the log: then they are no news, whatever came after them"""
 
 
 @dataclass(eq=False)
 class Decide(PutTasks):
-    """Decisions to make; `tasks` are the requests."""
-
-    ids: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
-    """the ids that were given: others cannot have been used before"""
+    """Decisions to make; `tasks` are the requests, `ids` those of the decisions."""
 
     def __post_init__(self) -> None:
         requests: Any = self.tasks
         for request in requests:
             if request.id is not None:
-                checked_name("id", request.id)
+                check_text("id", checked_name("id", request.id))
                 self.asked.append(request.id)
         self.ids = [request.id or uuid.uuid4().hex for request in requests]
-        if len(set(self.ids)) < len(self.ids):
-            twice = next(id for id in self.asked if self.asked.count(id) > 1)
-            raise InvalidInput("id", twice, "different ids in one batch")
+        check_different("id", self.ids)
 
 
 @dataclass(eq=False)
@@ -90,25 +91,44 @@ class Change(Job):
     plan: Callable[[State, Session], Any] = lambda state, session: None
 
 
+def check_different(field: str, names: Sequence[str]) -> None:
+    """Refuse names of which one comes twice."""
+    if len(set(names)) < len(names):
+        seen: set[str] = set()
+        twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise InvalidInput(field, twice, f"different {field}s in one batch")
+
+
 # -- tasks -----------------------------------------------------------------------------------------------------
 
 
-def news(state: State, job: PutTasks) -> dict[str, Metadata | None]:
-    """The tasks of a job that are not known, or not with these metadata; refused where they do not fit."""
+def news(state: State, job: PutTasks, repeated: Container[str] = ()) -> dict[str, Metadata | None]:
+    """The tasks of a job that are not known, or not with these metadata; refused where they do not fit.
+
+    repeated : ids of decisions that were made before; what they tell of their tasks was told then.
+    """
     columns, tasks = state.bandit.metadata, state.tasks
-    found: dict[str, Metadata | None] = {}
-    for asked in job.tasks:
-        number = tasks.index.get(asked.task)
-        if number is not None and not asked.metadata:
+    last: dict[str, Metadata | None] = {}
+    for j, asked in enumerate(job.tasks):
+        known = asked.task in tasks.index
+        if known and (job.told or not asked.metadata):
             continue
-        if number is None:
+        if repeated and job.asked and job.ids[j] in repeated:
+            continue
+        if not known:
             checked_name("task", asked.task)
         metadata = _metadata(state, columns, asked.metadata)
-        if number is None or digest_of(metadata) != tasks.digests[number]:
-            found[asked.task] = metadata
+        if metadata is not None or asked.task not in last:
+            last[asked.task] = metadata
+    found = {name: metadata for name, metadata in last.items() if _differs(tasks, name, metadata)}
     if any(name in tasks.index for name in found):
         tasks._check_change()
     return found
+
+
+def _differs(tasks: Tasks, name: str, metadata: Metadata | None) -> bool:
+    number = tasks.index.get(name)
+    return number is None or digest_of(metadata) != tasks.digests[number]
 
 
 def _metadata(state: State, columns: dict[str, Column], given: Metadata | None) -> Metadata | None:
@@ -149,7 +169,7 @@ class Wanted:
 
 
 def fresh_decisions(state: State, job: Decide, found: Found) -> Wanted:
-    """What is to be decided anew; refused if anything of the job is wrong."""
+    """What is to be decided anew; refused if anything of the job is wrong. Tasks may be not known yet."""
     wanted, requests = Wanted(), job.tasks
     for request, id in zip(requests, job.ids, strict=True):
         named = state.arms.named(request.eligible)  # type: ignore[union-attr]
@@ -157,7 +177,7 @@ def fresh_decisions(state: State, job: Decide, found: Found) -> Wanted:
         if old:
             _check_repeat(state, id, request.task, named, old[0])
             continue
-        wanted.tasks.append(state.tasks.index[request.task])
+        wanted.tasks.append(state.tasks.index.get(request.task, NOBODY))
         wanted.ids.append(id)
         wanted.named.append(named)
     if wanted.ids and state.paused:
@@ -194,15 +214,23 @@ def decided(state: State, wanted: Wanted, at: float) -> list[Row]:
     """The decisions, as rows to append."""
     if not wanted.ids:
         return []
-    tasks = np.array(wanted.tasks, np.int64)
-    choice = state.choose(tasks, wanted.ids, _masks(state, wanted))
+    tasks, masks = np.array(wanted.tasks, np.int64), _masks(state, wanted)
+    choice = state.choose(tasks, wanted.ids, masks)
+    choices = _choices(state, masks, len(tasks))
     rows, version, encode = [], state.seq, events.encode
     columns = (choice.arm.tolist(), choice.probability.tolist(), choice.standard_error.tolist())
-    for task, id, named, arm, p, error in zip(wanted.tasks, wanted.ids, wanted.named, *columns, strict=True):
+    asked = (wanted.tasks, wanted.ids, wanted.named, choices)
+    for task, id, named, among, arm, p, error in zip(*asked, *columns, strict=True):
         eligible = None if named is None else np.flatnonzero(named).tolist()
-        body = encode(events.Decision(arm, p, error, version, eligible))
+        body = encode(events.Decision(arm, p, error, version, eligible, among))
         rows.append(Row(0, events.DECISION, at, task, id, body))
     return rows
+
+
+def _choices(state: State, masks: Array | None, n: int) -> list[int]:
+    """How many arms each decision could choose among."""
+    mask = state.arms.choosable(masks, n)
+    return [len(state.arms)] * n if mask is None else mask.sum(axis=1).tolist()
 
 
 def answers(state: State, job: Decide, found: Found) -> list[DecisionMade]:
@@ -259,7 +287,7 @@ class Ledger:
         now, wanted = self._current(given.decision, history), None
         if given.reward is not None:
             wanted = (given.reward, given.exposure)
-        if wanted == now:
+        if wanted == now and (wanted is not None or given.amend):
             return None, "repeated"
         if not given.amend and (now is not None or wanted is None):
             accepted = "a number" if now is None else f"{now[0]!r}, which was given before; or amend: true"
@@ -267,8 +295,7 @@ class Ledger:
         self._check_amendment(now)
         self.now[given.decision] = wanted
         decision = events.body_of(history[0])
-        choices = self._choices(decision)
-        share = (decision.arm, decision.probability, choices)
+        share = (decision.arm, decision.probability, decision.choices)
         body: Any
         if now is None:
             assert wanted is not None
@@ -282,9 +309,6 @@ class Ledger:
     def _check_amendment(self, now: Any) -> None:
         if now is not None and not self.state.belief.can_rebuild:
             raise InvalidInput("amend", True, "false: with drift or discount the past has faded")
-
-    def _choices(self, decision: events.Decision) -> int:
-        return len(self.state.arms) if decision.eligible is None else len(decision.eligible)
 
     def _current(self, id: str, history: list[Row]) -> tuple[float, float] | None:
         """The reward a decision has."""

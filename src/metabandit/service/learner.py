@@ -101,8 +101,7 @@ class Learner:
 
     async def _timed(self, desk: Desk, work: Any) -> Any:
         start = time.monotonic()
-        async with desk.reading() as state:
-            copy = await asyncio.to_thread(state.copy)
+        copy = await desk.read(State.copy)
         body, fault = await asyncio.to_thread(work, copy)
         counters = self.engine.counters
         counters.refreshes += 1
@@ -140,11 +139,8 @@ class Learner:
         rows, seconds = desk.state.seq - row, time.monotonic() - at
         if rows < least and not (rows >= 1_000 and seconds > SNAPSHOT_SECONDS):
             return
-        heads = {head.bandit: head.erasures for head in await self.engine.store.heads()}
-        if desk.bandit not in heads:
-            return
-        async with desk.reading() as state:
-            seq, saved = state.seq, await asyncio.to_thread(state.state)
+        saved = await desk.read(State.state)
+        seq, erasures = saved["seq"], len(saved["erased"])  # those it knows of: with others it is refused
         content = await asyncio.to_thread(to_bytes, saved)
-        await self.engine.store.put_snapshot(desk.bandit, seq, content, heads[desk.bandit])
+        await self.engine.store.put_snapshot(desk.bandit, seq, content, erasures)
         self.kept[desk.bandit] = seq, time.monotonic()

@@ -248,7 +248,8 @@ class State:
         if self.draw is not None:
             own["theta"] = np.array(self.draw)
             own["others"] = {name: float(value) for name, value in self.draw.others.items()}
-        parts = {"tasks": self.tasks.state(), "belief": self.belief.state(), "tally": self.tally.state()}
+        belief = self.belief.state() | {"version": self.seq}  # its own counts in how many portions rows came
+        parts = {"tasks": self.tasks.state(), "belief": belief, "tally": self.tally.state()}
         return own | {f"{part}/{name}": v for part, state in parts.items() for name, v in state.items()}
 
     @classmethod

@@ -1,0 +1,69 @@
+"""A state is a function of its log: in whatever portions rows come, through snapshots, after restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from metabandit.service.audit import audit
+from metabandit.service.folding import loaded
+from tests.twins.service import BANDITS, Life, bandit, differences, fold, log_of, refolded, running, settled
+
+
+@pytest.mark.parametrize("kind", BANDITS)
+def test_the_state_is_a_function_of_the_log(kind: str, tmp_path: Path) -> None:
+    """All rows at once, one by one, in random portions, through bytes: the same to the last bit, and as served."""
+
+    async def story() -> None:
+        async with running(tmp_path / "s.db", bandit(kind)) as engine:
+            life = Life(engine, seed=sum(map(ord, kind)))
+            await life.go(90, without=["erase"])
+            served, rows = await settled(engine), await log_of(engine)
+            rng = np.random.default_rng(3)
+            all_at_once = fold(rows)
+            assert differences(served, all_at_once) == []
+            assert differences(fold(rows, cuts=range(len(rows))), all_at_once) == []
+            for _ in range(2):
+                cuts, keep = (rng.choice(len(rows), 12).tolist() for _ in range(2))
+                assert differences(fold(rows, cuts, keep), all_at_once) == []
+            result = await audit(engine.store)
+            assert result.clean, str(result)
+            assert result.decisions == result.again == len(life.made) > 50
+            await life.erase()
+            await life.go(20, without=["erase"])
+            assert differences(await settled(engine), fold(await log_of(engine))) == []
+            result = await audit(engine.store)
+            assert result.clean, str(result)
+            assert result.decisions == result.again + result.erased
+            assert min(result.again, result.erased) > 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["known", "full", "binary-learned", "count-learned"])
+def test_a_snapshot_and_the_rows_after_it_are_all_rows(kind: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path / "s.db", bandit(kind)) as engine:
+            life, desk = Life(engine, seed=1), engine.desks["b"]
+            await life.go(60)
+            await engine.learner.keep(desk, least=0)
+            kept = await engine.store.snapshot(desk.bandit)
+            assert kept is not None
+            await life.go(40, without=["erase"])
+            await settled(engine)
+            restored = await loaded(engine.store, desk.bandit)
+            assert kept[0] < restored.seq
+            assert differences(restored, await refolded(engine)) == []
+            result = await audit(engine.store)
+            assert result.clean, str(result)
+            assert result.snapshots == 1
+        async with running(tmp_path / "s.db") as engine:  # stopping kept a snapshot
+            assert differences(engine.desks["b"].state, await refolded(engine)) == []
+            life.engine = engine
+            await life.go(20)
+            assert differences(await settled(engine), await refolded(engine)) == []
+
+    asyncio.run(story())
