@@ -10,20 +10,22 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any
-from urllib.parse import parse_qsl
 
 import msgspec
 
-from metabandit.errors import MissingExtra
+from metabandit.errors import InvalidInput, MissingExtra
+from metabandit.service.decoding import decoded
 from metabandit.service.engine import Engine
 from metabandit.service.guard import Guard
 from metabandit.service.messages import Problem
 from metabandit.service.metrics import Metrics, Timed
 from metabandit.service.openapi import document
-from metabandit.service.problems import Refused, decoded, problem_of
+from metabandit.service.problems import FAULT, Refused, problem_of
+from metabandit.service.reading import JSON, Gone, check_kind, parameters, whole
 from metabandit.service.routes import ROUTES, Ask, File, Route, checked_query
 from metabandit.service.settings import Settings
 from metabandit.service.stores import store_of
+from metabandit.service.stores.base import StoreError
 from metabandit.service.warming import warm
 
 try:
@@ -36,7 +38,8 @@ except ImportError:
 
 log = logging.getLogger("metabandit.service")
 
-JSON, PROBLEM = "application/json", "application/problem+json"
+PROBLEM = "application/problem+json"
+PATIENCE = 5.0  # seconds that the store may take to say that it is there
 encode = msgspec.json.Encoder().encode
 HEADERS = {"x-content-type-options": "nosniff", "cache-control": "no-store"}
 PAGE_HEADERS = {
@@ -64,13 +67,14 @@ def make_app(settings: Settings) -> Litestar:
         finally:
             await engine.stop()
 
-    handlers = [_handler(route, engine, guard) for route in ROUTES]
+    handlers = [_handler(route, engine, guard, settings.body_limit) for route in ROUTES]
     app = Litestar(
-        [*handlers, *_own(engine, guard, metrics), *_page()],
+        [*_options(), *handlers, *_own(engine, guard, metrics), *_page()],
+        debug=False,
         lifespan=[lifespan],
         openapi_config=None,
         exception_handlers={HTTPException: _refused_by_framework, Exception: _refused},
-        request_max_body_size=settings.body_limit,
+        request_max_body_size=None,  # bodies are read by `whole`
         middleware=[lambda app: Timed(app, metrics)],
         logging_config=None,
     )
@@ -81,24 +85,24 @@ def make_app(settings: Settings) -> Litestar:
 # -- requests --------------------------------------------------------------------------------------------------
 
 
-def _handler(route: Route, engine: Engine, guard: Guard) -> HTTPRouteHandler:
+def _handler(route: Route, engine: Engine, guard: Guard, limit: int) -> HTTPRouteHandler:
     decoder = None if route.body is None else msgspec.json.Decoder(route.body)
 
     async def serve(request: Request[Any, Any, Any]) -> Response[Any]:
         request.scope["metabandit.route"] = route.path  # type: ignore[typeddict-unknown-key]
         await _admit(guard, route.scope, request)
-        query = checked_query(route, _query(request))
-        body = await _body(request, decoder) if decoder is not None else None
+        query = checked_query(route, parameters(request.scope["query_string"]))
+        body = await _body(request, decoder, limit) if decoder is not None else None
         answer = await route.call(engine, Ask(request.path_params.get("bandit", ""), query, body))
         return _response(route, answer)
 
-    path = route.path.replace("{bandit}", "{bandit:str}")
-    return HTTPRouteHandler(path, http_method=[route.method], status_code=200, name=route.name)(serve)  # type: ignore[list-item]
+    return _route(route.path, route.method, serve)
 
 
-def _query(request: Request[Any, Any, Any]) -> list[tuple[str, str]]:
-    sent: bytes = request.scope["query_string"]
-    return parse_qsl(sent.decode("latin-1"), keep_blank_values=True) if sent else []
+def _route(path: str | list[str], method: str, serve: Any) -> HTTPRouteHandler:
+    paths = [path] if isinstance(path, str) else path
+    typed = [path.replace("{bandit}", "{bandit:str}") for path in paths]
+    return HTTPRouteHandler(typed, http_method=[method], status_code=200)(serve)  # type: ignore[list-item]
 
 
 async def _admit(guard: Guard, scope: str, request: Request[Any, Any, Any]) -> None:
@@ -106,19 +110,19 @@ async def _admit(guard: Guard, scope: str, request: Request[Any, Any, Any]) -> N
     await guard.admit(scope, headers.get("authorization"), headers.get("host", ""))
 
 
-async def _body(request: Request[Any, Any, Any], decoder: msgspec.json.Decoder[Any]) -> Any:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != JSON:  # also keeps web pages elsewhere from posting without asking
-        raise Refused(415, f"content-type: got {kind[:100] or 'nothing'}; accepted: {JSON}")
-    return decoded(decoder, await request.body())
+async def _body(request: Request[Any, Any, Any], decoder: msgspec.json.Decoder[Any], limit: int) -> Any:
+    headers = request.headers
+    check_kind(headers.get("content-type", ""))
+    return decoded(decoder, await whole(request.receive, headers.get("content-length"), limit))
 
 
 def _response(route: Route, answer: Any) -> Response[Any]:
     if answer is None:
         return Response(None, status_code=route.status, headers=HEADERS)
     if isinstance(answer, File):
-        disposition = {"content-disposition": f'attachment; filename="{answer.name}"'}
-        return Stream(answer.parts, media_type=answer.media, headers=HEADERS | disposition)
+        disposition = f'attachment; filename="{answer.name}"'
+        headers = HEADERS | {"content-type": answer.media, "content-disposition": disposition}
+        return Stream(answer.parts, headers=headers)
     return Response(encode(answer), status_code=route.status, media_type=JSON, headers=HEADERS)
 
 
@@ -126,23 +130,33 @@ def _response(route: Route, answer: Any) -> Response[Any]:
 
 
 def _refused(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    if isinstance(error, Gone):
+        return Response(b"", status_code=499)  # nobody reads it
     problem, wait = problem_of(error)
-    if problem.status >= 500:
-        log.error(
-            "%s %s: %s",
-            request.method,
-            request.scope.get("metabandit.route", ""),
-            problem.detail,
-            exc_info=error,
-        )
-    return _problem_response(problem, {} if wait is None else {"retry-after": str(wait)})
+    if isinstance(error, StoreError):  # it says where the store is, which is not for clients
+        log.error("%s %s: %s", request.method, _place(request), error)
+    elif problem.status == 500:
+        log.error("%s %s failed", request.method, _place(request), exc_info=error)
+    headers = {} if wait is None else {"retry-after": str(wait)}
+    if getattr(error, "closing", False):
+        headers["connection"] = "close"
+    return _problem_response(problem, headers)
+
+
+def _place(request: Request[Any, Any, Any]) -> str:
+    """The route, without the names in it."""
+    return str(request.scope.get("metabandit.route", "a path of its own"))
 
 
 def _refused_by_framework(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
-    problem, _ = problem_of(
-        Refused(error.status_code, error.detail if error.status_code < 500 else "a fault")
-    )
-    return _problem_response(problem, dict(error.headers or {}))
+    status, headers = error.status_code, dict(error.headers or {})
+    about: str | InvalidInput = error.detail if status < 500 else FAULT
+    if status == 404:
+        about = InvalidInput("path", request.scope["path"][:100], "those that /schema lists")
+    elif status == 405:
+        headers = {name.lower(): ", ".join(sorted(text.split(", "))) for name, text in headers.items()}
+        about = InvalidInput("method", request.method, headers.get("allow", "GET"))
+    return _problem_response(problem_of(Refused(status, about))[0], headers)
 
 
 def _problem_response(problem: Problem, headers: dict[str, str]) -> Response[bytes]:
@@ -164,8 +178,11 @@ def _own(engine: Engine, guard: Guard, metrics: Metrics) -> list[HTTPRouteHandle
 
     async def readyz(request: Request[Any, Any, Any]) -> Response[Any]:
         if not engine.ready:
-            raise Refused(503, "not ready", 1)
-        await engine.store.heads()  # the store answers
+            raise Refused(503, "not ready yet, or stopping", 1)
+        try:
+            await asyncio.wait_for(engine.store.heads(), PATIENCE)
+        except TimeoutError:
+            raise Refused(503, f"the store did not answer in {PATIENCE:g} seconds", 1) from None
         return Response(b'{"status":"ready"}', media_type=JSON, headers=HEADERS)
 
     async def tell(request: Request[Any, Any, Any]) -> Response[Any]:
@@ -177,10 +194,26 @@ def _own(engine: Engine, guard: Guard, metrics: Metrics) -> list[HTTPRouteHandle
     async def openapi(request: Request[Any, Any, Any]) -> Response[Any]:
         return Response(schema, media_type=JSON, headers=HEADERS)
 
-    served: dict[Any, list[str]] = {
-        healthz: ["/healthz"], readyz: ["/readyz"], tell: ["/metrics"], openapi: ["/schema", "/schema/openapi.json"],
-    }  # fmt: skip
-    return [HTTPRouteHandler(paths, http_method="GET")(serve) for serve, paths in served.items()]
+    return [
+        _route("/healthz", "GET", healthz),
+        _route("/readyz", "GET", readyz),
+        _route("/metrics", "GET", tell),
+        _route(["/schema", "/schema/openapi.json"], "GET", openapi),
+    ]
+
+
+def _options() -> list[HTTPRouteHandler]:
+    """What may be done at each path."""
+    return [_route(path, "OPTIONS", _allowed(path)) for path in dict.fromkeys(route.path for route in ROUTES)]
+
+
+def _allowed(path: str) -> Any:
+    allowed = ", ".join(sorted({"OPTIONS", *(route.method for route in ROUTES if route.path == path)}))
+
+    async def options(request: Request[Any, Any, Any]) -> Response[Any]:
+        return Response(None, status_code=204, headers=HEADERS | {"allow": allowed})
+
+    return options
 
 
 KINDS = (".html", ".css", ".js", ".svg")
@@ -200,7 +233,6 @@ def _static(name: str, content: bytes) -> HTTPRouteHandler:
         headers = PAGE_HEADERS | {"etag": tag}
         if request.headers.get("if-none-match") == tag:
             return Response(None, status_code=304, headers=headers)
-        return Response(content, media_type=f"{media}; charset=utf-8", headers=headers)
+        return Response(content, headers=headers | {"content-type": f"{media}; charset=utf-8"})
 
-    path = "/" if name == "index.html" else f"/page/{name}"
-    return HTTPRouteHandler(path, http_method="GET")(serve)
+    return _route("/" if name == "index.html" else f"/page/{name}", "GET", serve)

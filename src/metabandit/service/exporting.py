@@ -59,10 +59,10 @@ async def _events(engine: Engine, bandit: str) -> AsyncIterator[Table]:
 
 
 async def _csv(columns: dict[str, str], tables: AsyncIterator[Table]) -> AsyncIterator[bytes]:
-    yield (",".join(columns) + "\n").encode()
+    yield (",".join(columns) + "\r\n").encode()
     async for table in tables:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(table)
+        text = io.StringIO(newline="")
+        csv.writer(text).writerows(table)
         yield text.getvalue().encode()
 
 

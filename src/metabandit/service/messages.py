@@ -70,7 +70,8 @@ class RefreshSettings(Message, omit_defaults=True):
 class NewBandit(Message):
     """What makes a bandit."""
 
-    name: Annotated[str, Meta(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+    name: Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$(?!\n)")]
+    """letters, digits, dots, hyphens and underscores"""
     arms: Annotated[list[Name], Meta(min_length=1, max_length=MOST_ARMS)]
     metadata: dict[Name, Column] = {}
     reward: Reward = "real"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from metabandit.checking import checked_name
 from metabandit.errors import InvalidInput
 from metabandit.service import exporting
 from metabandit.service.engine import Engine
@@ -23,8 +25,11 @@ from metabandit.service.messages import (
     DecisionRequest,
     DecisionRequests,
     DecisionsMade,
+    ModelSettings,
     NewArm,
     NewBandit,
+    PolicySettings,
+    RefreshSettings,
     Report,
     RewardMessage,
     RewardMessages,
@@ -87,8 +92,26 @@ ONE = V1 + "/{bandit}"
 TASK = Query("task", "the task's name")
 
 
+@contextmanager
+def placed() -> Iterator[None]:
+    """What the library calls by a name alone is said with its place in the request."""
+    try:
+        yield
+    except InvalidInput as error:
+        for part, kind in PARTS.items():
+            if error.argument in kind.__struct_fields__:
+                raise type(error)(f"{part}.{error.argument}", error.value, error.accepted) from None
+        raise
+
+
+PARTS: dict[str, type[msgspec.Struct]] = {
+    "model": ModelSettings, "policy": PolicySettings, "refresh": RefreshSettings,
+}  # fmt: skip
+
+
 async def create(engine: Engine, ask: Ask) -> Bandit:
-    return await engine.create(ask.body)
+    with placed():
+        return await engine.create(ask.body)
 
 
 async def listed(engine: Engine, ask: Ask) -> Bandits:
@@ -100,7 +123,10 @@ async def read(engine: Engine, ask: Ask) -> Bandit:
 
 
 async def change(engine: Engine, ask: Ask) -> Bandit:
-    return await engine.change(ask.bandit, ask.body)
+    if ask.body == BanditChange():  # nothing to record
+        return await engine.bandit(ask.bandit)
+    with placed():
+        return await engine.change(ask.bandit, ask.body)
 
 
 async def delete(engine: Engine, ask: Ask) -> None:
@@ -108,6 +134,7 @@ async def delete(engine: Engine, ask: Ask) -> None:
 
 
 async def add_arm(engine: Engine, ask: Ask) -> Bandit:
+    checked_name("name", ask.body.name)
     return await engine.add_arm(ask.bandit, ask.body.name)
 
 
@@ -207,7 +234,7 @@ def checked_query(route: Route, given: list[tuple[str, str]]) -> dict[str, str]:
     known, found = {query.name: query for query in route.query}, {}
     for name, value in given:
         if name not in known or name in found:
-            accepted = f"each of {', '.join(known)} once" if known else "no parameters"
+            accepted = f"{', '.join(known)}, once each" if known else "no parameters"
             raise InvalidInput("query", name, accepted)
         if known[name].choices and value not in known[name].choices:
             raise InvalidInput(name, value, f"one of {', '.join(known[name].choices)}")

@@ -18,6 +18,7 @@ import msgspec
 from metabandit.errors import InvalidInput, MissingExtra
 from metabandit.service import logs
 from metabandit.service.app import make_app
+from metabandit.service.connections import Connection
 from metabandit.service.metrics import SHARED
 from metabandit.service.settings import Settings
 from metabandit.service.stores import store_of
@@ -93,16 +94,17 @@ def listen(settings: Settings) -> socket.socket:
     return listener
 
 
-def _config(app: Any, settings: Settings, **more: Any) -> uvicorn.Config:
+def config_of(app: Any, **more: Any) -> uvicorn.Config:
+    """How an application is served, whoever does."""
     return uvicorn.Config(
         app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=PATIENCE,
-        lifespan="on", timeout_keep_alive=75, **more,
+        lifespan="on", timeout_keep_alive=75, http=Connection, ws="none", **more,
     )  # fmt: skip
 
 
 def _serve_one(settings: Settings, listener: socket.socket) -> None:
     app = make_app(settings)
-    server = uvicorn.Server(_config(app, settings))
+    server = uvicorn.Server(config_of(app))
     server.run([listener])
     fault = app.state.get("fault")
     if fault is not None:
@@ -118,9 +120,7 @@ def _serve_many(settings: Settings, listener: socket.socket) -> None:
     os.environ[SHARED] = shared
     os.environ[TOLD] = msgspec.json.encode(settings).decode()
     try:
-        config = _config(
-            "metabandit.service.serving:worker", settings, factory=True, workers=settings.workers
-        )
+        config = config_of("metabandit.service.serving:worker", factory=True, workers=settings.workers)
         Multiprocess(config, sockets=[listener]).run()
     finally:
         shutil.rmtree(shared, ignore_errors=True)

@@ -102,6 +102,8 @@ class SQLiteStore(Store):
     # -- bandits -------------------------------------------------------------------------------------------
 
     async def heads(self) -> list[Head]:
+        if self._writer.before is not None:
+            self._writer.before()  # a file that was removed can still be read
         return await self._reader.run(do.heads)
 
     async def create(self, name: str, first: Row) -> int | None:
