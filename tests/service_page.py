@@ -1,6 +1,8 @@
 """A service with simulated users, for the tests of its page; and the page's pictures in the docs:
 
 python -m tests.service_page docs/figures
+
+With a second word, `all`, also dark and as wide as a phone.
 """
 
 from __future__ import annotations
@@ -149,17 +151,25 @@ def settled(client: httpx.Client, bandit: str) -> dict[str, Any]:
     return dict(now)
 
 
-def pictures(folder: Path) -> None:
-    """A bandit, and the explanation of a task: what the docs show; both also dark, and on a phone."""
+def pictures(folder: Path, everything: bool) -> None:
+    """A bandit, and the explanation of a task."""
     with tempfile.TemporaryDirectory() as store, service(store) as address, started() as driver:
         with httpx.Client(base_url=address, timeout=60.0) as client:
             two_weeks(client)
             settled(client, "templates")
-        places = {"page": ("#bandit=templates", 1400), "task": ("#bandit=templates&task=user-7", 1200)}
-        for name, (place, width) in places.items():
-            shoot(driver, f"{address}/{place}", width, False, folder / f"service-{name}.png")
-            shoot(driver, f"{address}/{place}", width, True, folder / f"service-{name}-dark.png")
-            shoot(driver, f"{address}/{place}", 375, False, folder / f"service-{name}-phone.png")
+            task = max((f"user-{i}" for i in range(100)), key=lambda name: tried(client, name))
+        for name, place in {"page": "#bandit=templates", "task": f"#bandit=templates&task={task}"}.items():
+            url = f"{address}/{place}"
+            shoot(driver, url, 1200, False, folder / f"service-{name}.png")
+            if everything:
+                shoot(driver, url, 1200, True, folder / f"service-{name}-dark.png")
+                shoot(driver, url, 375, False, folder / f"service-{name}-phone.png")
+
+
+def tried(client: httpx.Client, task: str) -> int:
+    """How many arms a task has tried more than once: those make the better picture."""
+    why = client.get("/v1/bandits/templates/explanation", params={"task": task}).raise_for_status().json()
+    return sum(arm["pulls"] > 1 for arm in why["arms"])
 
 
 def shoot(driver: Any, url: str, width: int, dark: bool, file: Path) -> None:
@@ -186,4 +196,4 @@ def until(driver: Any, condition: str, seconds: float = 20.0) -> Any:
 
 
 if __name__ == "__main__":
-    pictures(Path(sys.argv[1]))
+    pictures(Path(sys.argv[1]), sys.argv[2:] == ["all"])

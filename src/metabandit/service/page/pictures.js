@@ -12,6 +12,7 @@ export function scaleOf(values, { zero = false, show } = {}) {
   const finite = values.filter(Number.isFinite).concat(zero ? [0] : []);
   let low = Math.min(...finite);
   let high = Math.max(...finite);
+  if (low === 0 && high === 0) high = 1;
   if (!(high > low)) [low, high] = [low - 0.5 * (Math.abs(low) || 1), low + 0.5 * (Math.abs(low) || 1)];
   const step = niceStep((high - low) / TICKS);
   const room = 0.05 * (high - low);
@@ -59,7 +60,7 @@ function axisRow(scale, title, cells) {
   const ticks = scale.ticks.map((x) => svg("text", { x: scale.at(x), y: 14, class: odd(x) ? "odd" : null }, scale.show(x)));
   const drawing = svg("svg", { "aria-hidden": "true" }, ticks, svg("text", { x: "50%", y: 31, class: "title" }, title));
   const rest = cells > 0 && el("td", { colspan: cells, class: "rest" });
-  return el("tr", { class: "axis", "aria-hidden": "true" }, el("td"), el("td", { class: "plot" }, drawing), rest);
+  return el("tr", { class: "axis", "aria-hidden": "true" }, el("td"), el("td", { class: "plot" }, el("div", { class: "room" }, drawing)), rest);
 }
 
 /** A table with a picture in its second column.

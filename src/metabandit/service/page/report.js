@@ -90,7 +90,7 @@ function armsSection(report, tones) {
 }
 
 function trafficTable(arms, report, tones) {
-  const scale = scaleOf(report.arms.map((arm) => arm.share), { zero: true, show: percent });
+  const scale = scaleOf(report.arms.map((arm) => arm.share), { zero: true, show: (x) => `${fixed(100 * x, 0)}\u00a0%` });
   const rows = arms.map((arm) => ({
     head: armName(arm.arm, tones.get(arm.arm), arm.active),
     plot: plot(scale, bar(scale, arm.share, tones.get(arm.arm))),
@@ -183,15 +183,16 @@ function panelsOf(bandit, coefficients) {
 function effectPanel({ name, type, levels }, unit, tones, active) {
   const all = [...levels.values()].flat();
   const more = `effects ${name}`;
-  const listed = new Set(firstOf(type === "category" ? [...levels.keys()] : all, more));
   const scale = scaleOf(all.flatMap(({ low, high }) => [low, high]), { zero: true });
   const decimals = decimalsOf(all.map(({ low, high }) => 0.5 * (high - low)));
   const row = (one) => intervalRow(armName(one.arm, tones.get(one.arm), active.get(one.arm)), one, scale, decimals, tones.get(one.arm));
+  const ofLevels = [...levels];
   const groups = type === "category"
-    ? [...levels].filter(([level]) => listed.has(level)).map(([level, ones]) => ({ title: level, rows: ones.map(row) }))
-    : [{ rows: all.filter((one) => listed.has(one)).map(row) }];
+    ? firstOf(ofLevels, more).map(([level, ones]) => ({ title: level, rows: firstOf(ones, more).map(row) }))
+    : [{ rows: firstOf(all, more).map(row) }];
   const caption = name === "intercept" ? "Average level of each arm" : [name, type === "number" && el("small", {}, ", for one more")];
-  const button = type === "category" ? moreButton([...levels], more, "levels") : moreButton(all, more, "arms");
+  const arms = ofLevels[0][1];
+  const button = ofLevels.length > arms.length ? moreButton(ofLevels, more, "levels") : moreButton(arms, more, "arms");
   return el("div", { class: "panel" },
     pictureTable({ caption, heads: ["Arm", "Interval", "Mean", "95 % interval"], groups, scale, axis: AXES[unit] }), button);
 }

@@ -3,19 +3,21 @@
 import { data, el } from "./dom.js";
 import { clockOf, count, dayOf, decimalsOf, duration, fixed, momentOf, percent, secondsOf } from "./numbers.js";
 
-const MOST = 48; // intervals that are drawn
+const [FEWEST, MOST] = [12, 48]; // intervals that are drawn
 const HEIGHT = 190;
 const NICE = [1, 2, 3, 6, 12, 24, 48, 96, 168].map((hours) => 3600 * hours);
 const WIDTHS = [60, 120, 300, 600, 900, 1800, ...NICE];
 
-/** The intervals of a report joined into few enough, without gaps: {width, at, decisions, rewards, total}. */
-export function binned(report) {
+/** The intervals of a report joined into few enough, without gaps, and `least` of them even if the first are empty:
+ * {width, at, decisions, rewards, total}. */
+export function binned(report, least = 1) {
   const points = report.timeline;
   if (!points.length) return null;
   const span = points.at(-1).at + report.seconds - points[0].at;
   const width = widthFor(report.seconds, span);
-  const start = Math.floor(points[0].at / width) * width;
-  const n = Math.floor((points.at(-1).at - start) / width) + 1;
+  const end = Math.floor(points.at(-1).at / width) * width + width;
+  const start = Math.min(Math.floor(points[0].at / width) * width, end - least * width);
+  const n = Math.round((end - start) / width);
   const at = Array.from({ length: n }, (_, k) => start + k * width);
   const bins = { width, at, decisions: at.map(() => report.arms.map(() => 0)), rewards: at.map(() => 0), total: at.map(() => 0) };
   for (const point of points) {
@@ -70,7 +72,7 @@ function timelineTable(report, bins) {
 
 const meanDecimals = (means) => {
   const finite = means.filter((mean) => mean !== null);
-  return Math.min(6, decimalsOf([Math.max(...finite) - Math.min(...finite), Math.abs(finite[0])]));
+  return Math.min(6, decimalsOf([Math.max(...finite) - Math.min(...finite) || 0.1 * Math.abs(finite[0])]));
 };
 
 // -- drawing --------------------------------------------------------------------------------------------------
@@ -89,7 +91,7 @@ export function drawTimeline(report, tones) {
       drawn.delete(place);
     }
   }
-  const bins = binned(report);
+  const bins = binned(report, FEWEST);
   if (!bins) return;
   const x = bins.at.map((at) => at + 0.5 * bins.width);
   draw("traffic", traffic(bins), x, bins);
@@ -134,7 +136,7 @@ function options(place, series, range, unit, held) {
   const moment = (u, value) => (value === null ? "" : momentOf(value - 0.5 * held.now.width));
   return {
     width: place.clientWidth, height: HEIGHT, padding: [8, 8, 0, 0],
-    cursor: { sync: { key: "time" }, drag: { x: false, y: false }, points: { show: false } },
+    cursor: { y: false, sync: { key: "time" }, drag: { x: false, y: false }, points: { show: false } },
     scales: { x: { time: true, range: () => [held.now.at[0], held.now.at.at(-1) + held.now.width] }, y: { range } },
     axes: [
       { ...axis, grid: { show: false }, space: 64, size: timeRoom, values: (u, splits, axisIndex, space, step) => timesOf(splits, step) },
