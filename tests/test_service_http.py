@@ -590,6 +590,24 @@ def test_names_of_256_characters_and_odd_ones(service: Answering) -> None:
         service.ask("DELETE", path + T, params={"task": name}, status=204)
 
 
+def test_nobody_can_ask_for_more_coefficients_than_there_is_room_for(service: Answering) -> None:
+    """One request would take all memory, or a minute of everybody's time."""
+    wide = {f"m{n}": {"type": "number"} for n in range(200)}
+    arms = [f"a{n}" for n in range(1_000)]
+    wanted = {"name": "wide", "arms": arms, "metadata": wide}
+    assert "201000" in service.ask("POST", "/v1/bandits", wanted, 400)["accepted"]
+    path = made(service, arms=arms, metadata={"m0": {"type": "number"}})
+    assert "2002" in service.ask("POST", path + A, {"name": "more"}, 400)["accepted"]
+    path = made(service, arms=arms[:100])
+    asked = [{"task": f"{n}", "id": f"{n}", "metadata": {"country": f"c{n}"}} for n in range(19)]
+    problem = service.ask("POST", path + D + "/batch", {"decisions": asked}, 400)
+    assert problem["field"] == "metadata.country"
+    assert service.ask("GET", path)["tasks"] == 0
+    service.ask("POST", path + D + "/batch", {"decisions": asked[:18]})
+    assert service.ask("PUT", path + T, {"tasks": [{"task": "t", "metadata": {"country": "new"}}]}, 400)
+    service.ask("PUT", path + T, {"tasks": [{"task": "t", "metadata": {"country": "c3"}}]})
+
+
 # -- the protocol ----------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,7 @@ from metabandit.service.messages import (
 )
 
 DRAW_AFTER = 100.0  # rewards, where draws are not cheap
+MOST_COEFFICIENTS = 2_000  # of a bandit: its belief has as many squared numbers
 
 
 def columns_of(metadata: dict[str, Column]) -> dict[str, Any] | None:
@@ -83,6 +84,16 @@ def _check_value(field: str, column: Column, value: Any) -> None:
         fits = False
     if not fits:
         raise InvalidInput(field, value, f"a number from {low:g} to {high:g}, or null")
+
+
+def check_size(field: str, value: Any, coefficients: int, arms: int) -> None:
+    """Refuse what would need more coefficients than a belief can have, before anything is made of it."""
+    if coefficients > MOST_COEFFICIENTS:
+        accepted = (
+            f"what needs at most {MOST_COEFFICIENTS} coefficients: for each arm one, one for each number, and one "
+            f"for each category; here {arms} arms would need {coefficients}"
+        )
+        raise InvalidInput(field, value, accepted)
 
 
 # -- the model -------------------------------------------------------------------------------------------------

@@ -29,8 +29,10 @@ from metabandit.service.jobs import (
     Ledger,
     PutTasks,
     answers,
+    check_levels,
     decided,
     fresh_decisions,
+    new_levels,
     news,
     rows_of_news,
 )
@@ -231,11 +233,15 @@ class Desk:
         """The jobs that are not refused, and what they tell: the last metadata of each task."""
         told: list[PutTasks] = []
         brought: dict[str, Any] = {}
+        levels: set[tuple[str, str]] = set()
         for job in jobs:
             with refusing(job):
                 if isinstance(job, Decide):
                     fresh_decisions(self.state, job, found)
                 more = news(self.state, job, found)
+                fresh = new_levels(self.state, more)
+                check_levels(self.state, levels, fresh)
+                levels |= fresh
                 brought |= {name: m for name, m in more.items() if m is not None or name not in brought}
                 job.changed += len(more)
                 told.append(job)

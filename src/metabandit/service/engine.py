@@ -18,7 +18,7 @@ from metabandit.checking import checked_name
 from metabandit.errors import UnknownName
 from metabandit.service import events, records
 from metabandit.service.counters import Counters
-from metabandit.service.design import policy_of, refresh_of, refresh_settings
+from metabandit.service.design import check_size, policy_of, refresh_of, refresh_settings
 from metabandit.service.desk import Desk
 from metabandit.service.errors import Conflict
 from metabandit.service.explaining import explain
@@ -172,6 +172,8 @@ class Engine:
             if arm in state.arms.index:
                 raise Conflict("name", arm, f"a name not in use; there are {state.arms.names}")
             state.arms.check_new(arm)
+            n_arms = len(state.arms) + 1
+            check_size("name", arm, state.tasks.features.n_features(n_arms), n_arms)
             active = state.arms.active
             check_feasible(state.policy, _with(active, len(active), True)[None])
             return [events.Arm(arm, True)]

@@ -12,10 +12,10 @@ import numpy as np
 
 from metabandit.bandit.bandit import check_feasible
 from metabandit.bandit.tasks import Tasks, digest_of
-from metabandit.checking import checked_name
+from metabandit.checking import checked_name, finite
 from metabandit.errors import ConflictingReward, InvalidInput, UnknownName
 from metabandit.service import events
-from metabandit.service.design import checked_metadata
+from metabandit.service.design import check_size, checked_metadata
 from metabandit.service.errors import Conflict
 from metabandit.service.messages import (
     Column,
@@ -138,6 +138,22 @@ def _metadata(state: State, columns: dict[str, Column], given: Metadata | None) 
     return metadata
 
 
+def new_levels(state: State, found: dict[str, Metadata | None]) -> set[tuple[str, str]]:
+    """The categories, with their columns, that nobody had before."""
+    told = ((column, value) for metadata in found.values() if metadata for column, value in metadata.items())
+    levels = ((column, state.tasks.new_level(column, value)) for column, value in told)
+    return {(column, level) for column, level in levels if level is not None}
+
+
+def check_levels(state: State, before: set[tuple[str, str]], more: set[tuple[str, str]]) -> None:
+    """Refuse categories for which there is no room, beside those that others bring."""
+    fresh, n_arms = more - before, len(state.arms)
+    if fresh:
+        size = state.tasks.features.n_features(n_arms) + n_arms * len(before | fresh)
+        column, level = min(fresh)
+        check_size(f"metadata.{column}", level, size, n_arms)
+
+
 def rows_of_news(state: State, found: dict[str, Metadata | None], at: float) -> list[Row]:
     """What to append for them; new categories come first, in rows of their own."""
     rows: list[Row] = []
@@ -216,6 +232,8 @@ def decided(state: State, wanted: Wanted, at: float) -> list[Row]:
         return []
     tasks, masks = np.array(wanted.tasks, np.int64), _masks(state, wanted)
     choice = state.choose(tasks, wanted.ids, masks)
+    if np.isnan(choice.probability).any():  # as JSON it would be null, and the log could not be read any more
+        raise ArithmeticError("a probability that is not a number")
     choices = _choices(state, masks, len(tasks))
     rows, version, encode = [], state.seq, events.encode
     columns = (choice.arm.tolist(), choice.probability.tolist(), choice.standard_error.tolist())
@@ -277,8 +295,8 @@ class Ledger:
         belief = self.state.belief
         given = [reward for reward in job.rewards if reward.reward is not None]
         if given:
-            belief.check_rewards(np.array([reward.reward for reward in given], float))
-            belief.check_exposures(np.array([reward.exposure for reward in given], float))
+            belief.check_rewards(finite("reward", [reward.reward for reward in given]))
+            belief.check_exposures(finite("exposure", [reward.exposure for reward in given]))
 
     def _one(self, given: RewardMessage, at: float) -> tuple[Row | None, str]:
         history = self.found.get(given.decision)

@@ -24,7 +24,14 @@ from metabandit.models.features import grown
 from metabandit.policies import Policy
 from metabandit.policies.base import Choice
 from metabandit.service import events
-from metabandit.service.design import columns_of, model_of, policy_of, refresh_of, refresh_settings
+from metabandit.service.design import (
+    check_size,
+    columns_of,
+    model_of,
+    policy_of,
+    refresh_of,
+    refresh_settings,
+)
 from metabandit.service.messages import NewBandit, PolicySettings, RefreshSettings
 from metabandit.service.stores.base import Row
 from metabandit.service.tally import Tally
@@ -45,7 +52,10 @@ class State:
         self.bandit, self.created, self.seq = bandit, created, 0
         self.model = model_of(bandit)
         self.arms = Arms(bandit.arms)
-        self.tasks = self._tasks(make(columns_of(bandit.metadata), list(bandit.arms)))
+        features = make(columns_of(bandit.metadata), list(bandit.arms))
+        n_arms = len(bandit.arms)
+        check_size("metadata", f"<{len(bandit.metadata)} columns>", features.n_features(n_arms), n_arms)
+        self.tasks = self._tasks(features)
         self.paused = False
         self.policy_settings: PolicySettings = bandit.policy
         self.policy: Policy = policy_of(bandit.policy, bandit.reward)
