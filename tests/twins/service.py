@@ -122,7 +122,7 @@ async def refolded(engine: Engine, name: str = "b") -> State:
 
 
 def fresh_belief(state: State, rewards: Sequence[tuple[str, str, float, float]]) -> Any:
-    """A belief that has seen nothing but these (task, arm, reward, exposure), with the tasks that `state` has."""
+    """A belief that has seen nothing but these (task, arm, reward, exposure), with `state`'s tasks and variances."""
     belief = state.belief
     fresh: Any = state.model.belief(
         belief.n_arms, belief.n_features, belief.features.layout, **_groups(state)
@@ -133,13 +133,14 @@ def fresh_belief(state: State, rewards: Sequence[tuple[str, str, float, float]])
     for task, arm, reward, exposure in rewards:
         data = (state.tasks.index[task], state.arms.index[arm], reward)
         fresh.observe(*data, **({"exposure": exposure} if state.bandit.reward == "count" else {}))
+    if learned := belief.learned_numbers():
+        fresh.adopt(learned)
     return fresh
 
 
 def _groups(state: State) -> dict[str, Any]:
     belief: Any = state.belief
-    scaled = getattr(belief, "coefs", None)
-    return {} if scaled is None else {"groups": scaled.scaled.groups}
+    return {"groups": belief.prior.groups} if state.tasks.by_group else {}
 
 
 def same_belief(one: Any, other: Any, tolerance: float = 1e-9) -> None:

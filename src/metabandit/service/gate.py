@@ -50,6 +50,8 @@ def fault_of_draw(belief: Belief, draw: Array, others: dict[str, float]) -> str 
         np.isfinite(value) and value >= 0.0 for value in others.values()
     ):
         return "the draw is not finite"
+    if not np.isfinite(belief.information):
+        return "the precision of the coefficients is not finite"
     mean, cov = belief.coef
     sd = np.sqrt(np.maximum(np.diagonal(cov), 0.0))
     if (np.abs(np.asarray(draw) - mean) > STRAY * sd + 1e-9 * (1.0 + np.abs(mean))).any():

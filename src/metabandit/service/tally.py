@@ -15,6 +15,7 @@ Array = np.ndarray[Any, Any]
 
 MOST_POINTS = 400  # of the timeline; beyond, its intervals become twice as long
 FIRST_WIDTH = 60.0  # seconds
+LEAST = 1e-10  # how exact probabilities are: smaller ones, rounded to 0 even, weigh no more
 SUMS = 6  # of w, w r, w r^2, w^2, w^2 r, w^2 r^2 for weights w and rewards r
 
 
@@ -58,6 +59,7 @@ class Tally:
         """One reward, or with sign -1 one that is taken back. choices : how many arms were eligible."""
         self.counts[arm] += sign
         self.totals[arm] += sign * reward
+        probability = max(probability, LEAST)
         count(self.sums[arm], sign, 1.0 / probability, reward)
         count(self.uniform, sign, 1.0 / (choices * probability), reward)
         everything = self.everything
