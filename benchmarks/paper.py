@@ -11,11 +11,12 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
+from benchmarks.claims import SHARES, percent, summary
+from metabandit.errors import MetabanditError
 from metabandit.lab import studies
 from metabandit.lab.report import groups, growth, ratio, where
 from metabandit.lab.result import REALISED, REGRET, Part, mean_and_error
@@ -28,7 +29,7 @@ FIGURES = (
     "figure-5-multitask-bernoulli", "figure-6-trends",
 )  # fmt: skip
 OURS = "mtts"
-SHARES = {"task_var=0.25": 0.533, "task_var=0.5": 0.682}  # Section 6: MTTS / individual-TS, concurrent
+LARGEST, COLOURS = (1300, 1900), 128  # pixels of a picture beside the page
 Lines = list[str]
 
 
@@ -41,14 +42,18 @@ def main() -> int:
     parser.add_argument("--out", default="results")
     parser.add_argument("--page", default=str(PAGE))
     asked = parser.parse_args()
-    outcomes = {
-        (name, variant): run_study(
-            studies.study(name), Path(asked.out, *["published"][: variant == "published"]), asked.seeds,
-            asked.jobs, variant,
-        )
-        for variant in VARIANTS
-        for name in FIGURES
-    }  # fmt: skip
+    try:
+        outcomes = {
+            (name, variant): run_study(
+                studies.study(name), Path(asked.out, *["published"][: variant == "published"]), asked.seeds,
+                asked.jobs, variant,
+            )
+            for variant in VARIANTS
+            for name in FIGURES
+        }  # fmt: skip
+    except MetabanditError as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 2
     text = "\n".join(page(outcomes, asked.seeds)) + "\n"
     if asked.page == "-":
         print(text)
@@ -60,11 +65,16 @@ def main() -> int:
 
 
 def keep_pictures(outcomes: dict[tuple[str, str], Outcome], folder: Path) -> None:
-    """The figures of the variant `stated`, beside the page."""
+    """The figures of the variant `stated`, beside the page: as they are, but small files."""
+    from PIL import Image
+
     folder.mkdir(exist_ok=True)
     for (name, variant), outcome in outcomes.items():
         if variant == VARIANTS[0]:
-            shutil.copyfile(outcome.folder / "figure.png", folder / f"{name}.png")
+            with Image.open(outcome.folder / "figure.png") as picture:
+                small = picture.convert("RGB")
+            small.thumbnail(LARGEST)
+            small.quantize(COLOURS, dither=Image.Dither.NONE).save(folder / f"{name}.png", optimize=True)
 
 
 def page(outcomes: dict[tuple[str, str], Outcome], seeds: int) -> Lines:
@@ -75,8 +85,9 @@ def page(outcomes: dict[tuple[str, str], Outcome], seeds: int) -> Lines:
         f"Every figure and number of the paper that can be checked, from {seeds} seeds, under the variant `stated` "
         "(what its text says) and the variant `published` (what its authors' code did: "
         "[what differs](lab/published.md)). Means over seeds ± standard errors; comparisons are paired on the same "
-        "worlds. Printed by `python -m benchmarks.paper`; one figure alone: `metabandit study run figure-2-gaussian`.",
+        "worlds. Printed by `make paper`, which is `python -m benchmarks.paper`; the pictures are those of `stated`.",
         "",
+        *summary(outcomes, VARIANTS),
         *section_6(outcomes),
         *who_beats_whom(outcomes),
         *multitask(outcomes),
@@ -85,12 +96,13 @@ def page(outcomes: dict[tuple[str, str], Outcome], seeds: int) -> Lines:
     ]
 
 
+def _commands(*names: str) -> Lines:
+    shown = [f"`metabandit study run {name} --variant {'|'.join(VARIANTS)}`" for name in names]
+    return [f"By {', '.join(shown)}.", ""]
+
+
 def _pair(outcome: Outcome, label: str, order: str, first: str, second: str) -> tuple[Part, Part]:
     return outcome.result.part(first, label, order), outcome.result.part(second, label, order)
-
-
-def percent(share: float, error: float) -> str:
-    return f"{share:.1%}" if math.isnan(error) else f"{share:.1%} ± {error:.1%}"
 
 
 def number(values: Any, digits: int = 0) -> str:
@@ -106,6 +118,7 @@ def section_6(outcomes: dict[tuple[str, str], Outcome]) -> Lines:
         "In the Gaussian, concurrent setting the paper gives the regret of MTTS as 53.3 % of that of individual-TS "
         "when sigma_1^2 = 0.25, and as 68.2 % when it is 0.5. The authors' code records regret as realised rewards.",
         "",
+        *_commands("figure-2-gaussian"),
         "| sigma_1^2 | paper | stated, expected | stated, realised | published, expected | published, realised |",
         "|---|---|---|---|---|---|",
     ]
@@ -120,8 +133,9 @@ def section_6(outcomes: dict[tuple[str, str], Outcome]) -> Lines:
 
 def who_beats_whom(outcomes: dict[tuple[str, str], Outcome]) -> Lines:
     """Figure 2, policy by policy."""
-    lines = ["## Figure 2: who beats whom", "", *_pictures("figure-2-gaussian", "figure-2-bernoulli")]
-    for name in ("figure-2-gaussian", "figure-2-bernoulli"):
+    names = ("figure-2-gaussian", "figure-2-bernoulli")
+    lines = ["## Figure 2: who beats whom", "", *_commands(*names), *_pictures(*names)]
+    for name in names:
         for variant in VARIANTS:
             outcome = outcomes[name, variant]
             lines += [
@@ -164,6 +178,7 @@ def multitask(outcomes: dict[tuple[str, str], Outcome]) -> Lines:
         "The last column is the multi-task regret after all 200 tasks over that after 100 (sequential): 2 would be "
         "linear.",
         "",
+        *_commands("figure-4-multitask-gaussian", "figure-5-multitask-bernoulli"),
         *_pictures("figure-4-multitask-gaussian", "figure-5-multitask-bernoulli"),
         "| variant | setting | policy | multi-task regret | growth |",
         "|---|---|---|---|---|",
@@ -172,9 +187,9 @@ def multitask(outcomes: dict[tuple[str, str], Outcome]) -> Lines:
         for variant in VARIANTS:
             result = outcomes[name, variant].result
             for part in result.parts:
-                values, made = result.multitask(part), growth(part, result)
-                if values is None or part.name in ("oracle-ts", "osfa"):
+                if part.name in ("oracle-ts", "osfa") or (values := result.multitask(part)) is None:
                     continue
+                made = growth(part, result)
                 grown = f"{made[0]:.2f} ± {made[1]:.2f}" if made else "-"
                 lines.append(
                     f"| {variant} | {where(part)} | {part.name} | {number(values[:, -1])} | {grown} |"
@@ -191,6 +206,7 @@ def robustness(outcomes: dict[tuple[str, str], Outcome]) -> Lines:
         "The regret of MTTS as a share of others', when the mean is bent; over 100 % its wrong model costs more "
         "than it gives.",
         "",
+        *_commands("figure-3-robustness"),
         *_pictures("figure-3-robustness"),
         f"| variant | setting | {' | '.join(others)} |",
         "|---|---" + "|---" * len(others) + "|",
@@ -211,6 +227,7 @@ def trends(outcomes: dict[tuple[str, str], Outcome]) -> Lines:
         "",
         "The regret of MTTS as a share of others', concurrent, N = T = 100 but for what is varied.",
         "",
+        *_commands("figure-6-trends"),
         *_pictures("figure-6-trends"),
         f"| variant | setting | {' | '.join(others)} |",
         "|---|---" + "|---" * len(others) + "|",
