@@ -900,7 +900,7 @@ def test_a_clock_that_is_set_back_changes_nothing_but_times(
             if clock is not None:
                 monkeypatch.setattr(desks.time, "time", clock)
             a_life = Life(engine, seed=8)
-            await a_life.go(60)
+            await a_life.go(60, calm=True)
             state = (await settled(engine)).state()
             await engine.report("b")
             monkeypatch.undo()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,6 +63,7 @@ async def running(store: Store | Path, *new: NewBandit, learner: bool = False) -
     await engine.start()
     if not learner:
         engine._tasks[0].cancel()
+        engine.learner.until = math.inf  # Life.learn() may
     try:
         for each in new:
             if each.name not in engine.desks:
@@ -258,8 +260,8 @@ class Life:
         self.engine.learner.rested.clear()
         await self.engine.learner.look_after(self.engine.desks[self.name])
 
-    async def go(self, steps: int, without: Sequence[str] = ()) -> None:
-        """A random life of so many steps."""
+    async def go(self, steps: int, without: Sequence[str] = (), calm: bool = False) -> None:
+        """A random life of so many steps. calm : everything is applied before the next one."""
         kinds = {"decide": 9, "reward": 9, "amend": 2, "retract": 2, "erase": 0.5, "put": 0.7, "arm": 0.5,
                  "settings": 0.7, "learn": 2}  # fmt: skip
         names = [name for name in kinds if name not in without]
@@ -268,6 +270,8 @@ class Life:
             what = str(self.rng.choice(names, p=weights / weights.sum()))
             work = getattr(self, what)
             await (work(int(self.rng.integers(1, 6))) if what in ("decide", "reward") else work())
+            if calm:
+                await settled(self.engine, self.name)
 
     def data(self) -> list[tuple[str, str, float, float]]:
         """(task, arm, reward, exposure) of what has a reward."""

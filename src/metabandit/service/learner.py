@@ -40,44 +40,57 @@ class Learner:
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.holder = engine, secrets.token_hex(8)
-        self.has_lease, self.renewed = False, 0.0
+        self.until = 0.0
+        """when the lease runs out, if it is not renewed"""
         self.rested: dict[int, float] = {}
         """by bandit: when it may be refreshed again"""
-        self.refused: dict[int, int] = {}
-        """by bandit: at how many rewards learning was refused; it is tried again when there are more"""
+        self.refused: dict[tuple[int, str], int] = {}
+        """by bandit, and what it was: at how many rewards it was refused; it is tried again when there are others"""
         self.kept: dict[int, tuple[int, float]] = {}
         """by bandit: the row of the last snapshot, and when it was taken"""
 
+    @property
+    def leads(self) -> bool:
+        """Whether this is the one that learns."""
+        return time.monotonic() < self.until
+
     async def run(self) -> None:
         """Until cancelled."""
+        await asyncio.gather(self._hold(), self._work())
+
+    async def _hold(self) -> None:
+        """Get the lease, and keep it, however long something takes to learn."""
+        while True:
+            asked = time.monotonic()
+            try:
+                held = await self.engine.store.lease(LEASE, self.holder, SECONDS)
+                self.until = asked + SECONDS if held else 0.0
+            except MetabanditError as error:
+                log.warning("the lease waits: %s", error)
+            await asyncio.sleep(RENEW)
+
+    async def _work(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            try:
-                if not await self._leads():
-                    await asyncio.sleep(RENEW / 3.0)
+            for desk in list(self.engine.desks.values()):
+                self._count_age(desk)
+                if not self.leads or desk.closed:
                     continue
-                for desk in list(self.engine.desks.values()):
-                    self._count_age(desk)
+                try:
                     await self.look_after(desk)
-            except MetabanditError as error:
-                log.warning("learning waits: %s", error)
-                await asyncio.sleep(1.0)
-            except Exception:
-                log.exception("learning failed")
-                await asyncio.sleep(1.0)
+                except MetabanditError as error:
+                    log.warning("learning waits: %s", error)
+                    await asyncio.sleep(1.0)
+                except Exception:
+                    log.exception("learning failed")
+                    await asyncio.sleep(1.0)
 
     async def leave(self) -> None:
         """Keep snapshots of what has grown, and let another learner take over at once."""
-        if self.has_lease:
+        if self.leads:
             for desk in list(self.engine.desks.values()):
                 await self.keep(desk, least=1_000)
             await self.engine.store.release(LEASE, self.holder)
-
-    async def _leads(self) -> bool:
-        if time.monotonic() - self.renewed > RENEW:
-            self.has_lease = await self.engine.store.lease(LEASE, self.holder, SECONDS)
-            self.renewed = time.monotonic()
-        return self.has_lease
 
     def _count_age(self, desk: Desk) -> None:
         age = time.time() - desk.pending[0].at if desk.pending else 0.0
@@ -88,29 +101,36 @@ class Learner:
         state, now = desk.state, time.monotonic()
         if now >= self.rested.get(desk.bandit, 0.0) and desk.current:
             body: Any = None
-            if state.belief.learning_due and self.refused.get(desk.bandit) != state.belief.n_observations:
-                body = await self._timed(desk, self._learned)
-            elif state.draw_due:
-                body = await self._timed(desk, self._drawn)
-            if body is not None:
+            if state.belief.learning_due and not self._refused(desk, "variances"):
+                body = await self._timed(desk, "variances", self._learned)
+            elif state.draw_due and not self._refused(desk, "draw"):
+                body = await self._timed(desk, "draw", self._drawn)
+            if body is not None and self.leads:
                 await desk.ask(Change(plan=lambda state, session: [events.row(body, time.time())]))
             spent = time.monotonic() - now
             if spent > TICK:
                 self.rested[desk.bandit] = time.monotonic() + spent * (1.0 / SHARE - 1.0)
         await self.keep(desk)
 
-    async def _timed(self, desk: Desk, work: Any) -> Any:
+    def _refused(self, desk: Desk, what: str) -> bool:
+        return self.refused.get((desk.bandit, what)) == desk.state.belief.n_observations
+
+    async def _timed(self, desk: Desk, what: str, work: Any) -> Any:
         start = time.monotonic()
         copy = await desk.read(State.copy)
-        body, fault = await asyncio.to_thread(work, copy)
+        try:
+            body, fault = await asyncio.to_thread(work, copy)
+        except Exception as error:
+            log.exception("learning failed")
+            body, fault = None, f"{type(error).__name__}: {error}"
         counters = self.engine.counters
         counters.refreshes += 1
         counters.refresh_seconds = time.monotonic() - start
         if fault is None:
             return body
         counters.refusals += 1
-        self.refused[desk.bandit] = copy.belief.n_observations
-        log.error("what bandit %r learned was refused: %s", desk.name, fault)
+        self.refused[desk.bandit, what] = copy.belief.n_observations
+        log.error("what bandit %r learned (%s) was refused: %s", desk.name, what, fault)
         return None
 
     def _learned(self, copy: State) -> tuple[Any, str | None]:
