@@ -10,6 +10,7 @@ import pickle
 import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,7 @@ from metabandit import client as room
 from metabandit.client import AsyncClient, Client, DecisionRequest, PolicySettings, RewardMessage, core, verbs
 from metabandit.client.core import Answer, Lost, Request, Rules, course
 from metabandit.service.messages import DecisionMade, Problem
-from tests.serving import service
+from tests.serving import kill, service, start
 
 # -- the course of a call, without any network ------------------------------------------------------------------
 
@@ -461,6 +462,35 @@ def test_hundreds_of_coroutines_share_the_connections(url: str) -> None:
             return bandit.decisions, bandit.rewards
 
     assert asyncio.run(run()) == (300, 300)
+
+
+def test_a_service_that_is_killed_and_started_again_goes_unnoticed(tmp_path: Path) -> None:
+    """Clients work on all the while, and nothing they asked for is there twice or not at all."""
+    process, url = start(tmp_path)
+    with Client(url, patience=120.0, retries=200) as client, ThreadPoolExecutor(4) as pool:
+        client.create_bandit("m", ["a", "b"], seed=1)
+
+        def work(number: int) -> DecisionMade:
+            made = client.decide("m", f"t{number % 50}")
+            client.reward("m", made, float(number))
+            return made
+
+        try:
+            asked = [pool.submit(work, number) for number in range(400)]
+            for times in range(3):
+                time.sleep(0.3)
+                assert times > 0 or not all(one.done() for one in asked)  # it is at work when it is killed
+                kill(process)
+                process, _ = start(tmp_path, port=int(url.rpartition(":")[2]))
+            made = [one.result() for one in asked]
+            rewards = {one.id: client.decision("m", one.id) for one in made}
+            bandit = client.bandit("m")
+        finally:
+            kill(process)
+    assert (bandit.decisions, bandit.rewards, len(rewards)) == (400, 400, 400)
+    for number, one in enumerate(made):
+        record = rewards[one.id]
+        assert (record.arm, record.probability, record.reward) == (one.arm, one.probability, float(number))
 
 
 # -- keys, and an address where nobody is ---------------------------------------------------------------------------

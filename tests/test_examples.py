@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,15 @@ def run(folder: Path, *options: str) -> str:
     out, err = process.communicate(timeout=300)
     assert process.returncode == 0, out + err
     return out
+
+
+def working_in(folder: Path) -> list[str]:
+    """Processes whose folder is in this one, where /proc tells."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cwd"):
+        with suppress(OSError):
+            found += [str(place)] if os.readlink(place).startswith(str(folder)) else []
+    return found
 
 
 def rows(shown: str) -> list[tuple[str, float, float]]:
@@ -92,6 +102,7 @@ def test_its_own_service_leaves_nothing_behind(tmp_path: Path) -> None:
     assert [days for days, _, _ in rows(shown)] == ["1-1", "2-2"]
     assert "too few clicks" in shown
     assert list(tmp_path.iterdir()) == []
+    assert working_in(tmp_path) == []
 
 
 def test_ctrl_c_shows_what_there_is_and_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -107,6 +118,7 @@ def test_ctrl_c_shows_what_there_is_and_leaves_nothing_behind(tmp_path: Path) ->
     assert process.returncode == 130, out + err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
+    assert working_in(tmp_path) == []
 
 
 def test_its_help_teaches_and_wrong_options_are_refused() -> None:

@@ -121,6 +121,10 @@ def test_the_walk_through(walk: Shell) -> None:
                 [sys.executable, "block.py"], cwd=walk.folder, capture_output=True, text=True, timeout=120
             )
             assert ran.returncode == 0, f"{where}: {ran.stdout}{ran.stderr}"
+    told = walk.run(f'curl -s {ADDRESS}/metrics -H "authorization: Bearer $KEY"').stdout
+    metrics = set(re.findall(r"`(metabandit_\w+)`", PAGE.read_text()))
+    assert len(metrics) > 5
+    assert [name for name in metrics if name not in told] == []
 
 
 def test_every_way_to_start_is_one(tmp_path: Path, postgres_url: str) -> None:
