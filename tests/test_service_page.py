@@ -44,6 +44,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             make(client, "undecided")
             make(client, "unrewarded")
             visit(client, "unrewarded", ARMS, users, [1, 2, 3], kept=0.0)
+            make(client, "counts", reward="count")
+            one = client.post("/v1/bandits/counts/decisions", json=users.request(1)).raise_for_status().json()
+            reward = {"decision": one["id"], "reward": 3, "exposure": 1.5}
+            client.post("/v1/bandits/counts/rewards", json=reward).raise_for_status()
             make(client, "yes-or-no", reward="binary")
             client.patch("/v1/bandits/yes-or-no", json={"paused": True}).raise_for_status()
         yield address
@@ -241,6 +245,49 @@ def test_the_explanation_is_that_of_the_service(page: Page) -> None:
             assert f"from its own {arm['pulls']:g} reward" in words
             share = re.search(rf"([\d.]+)\s% from its own {arm['pulls']:g} reward", words)
             assert share is not None
+
+
+def test_counts_are_explained_by_exposure(page: Page) -> None:
+    page.go("#bandit=counts&task=user-0")
+    assert "Its own data are an exposure of 1.50." in page.text("#summary")
+    assert "from its own exposure of 1.50" in page.text("#belief")
+    assert "on the log scale" in page.text("#features") + page.text("#others")
+
+
+def test_intervals_are_joined_without_loss(page: Page) -> None:
+    """Whatever the length of the service's intervals, and wherever there are none."""
+    page.go()
+    for seconds, step, n in [
+        (60, 60, 400),
+        (60, 7 * 60, 300),
+        (480, 480, 399),
+        (7680, 7680 * 5, 200),
+        (60, 60, 1),
+    ]:
+        start = 1_800_000_000 // seconds * seconds
+        points = [
+            {"at": start + k * step, "decisions": [k % 5, k % 3], "rewards": k % 4, "total": 0.5 * k}
+            for k in range(n)
+        ]
+        report = {"seconds": seconds, "timeline": points, "arms": [{}, {}]}
+        bins = page.driver.execute_async_script(
+            "import('/page/timeline.js').then((timeline) => arguments[1](timeline.binned(arguments[0], 12)))",
+            report,
+        )
+        assert 12 <= len(bins["at"]) <= 50
+        assert bins["width"] % seconds == 0
+        for arm in range(2):
+            decisions = [sum(p["decisions"][arm] for p in points if inside(p, at, bins)) for at in bins["at"]]
+            assert [made[arm] for made in bins["decisions"]] == decisions
+        assert bins["rewards"] == [
+            sum(p["rewards"] for p in points if inside(p, at, bins)) for at in bins["at"]
+        ]
+        assert bins["total"] == [sum(p["total"] for p in points if inside(p, at, bins)) for at in bins["at"]]
+        assert sum(bins["rewards"]) == sum(p["rewards"] for p in points)
+
+
+def inside(point: dict[str, Any], at: float, bins: dict[str, Any]) -> bool:
+    return bool(at <= point["at"] < at + bins["width"])
 
 
 # -- states --------------------------------------------------------------------------------------------------

@@ -34,15 +34,14 @@ export function noTaskView(bandit, task, search) {
 // -- in words ---------------------------------------------------------------------------------------------------
 
 const own = (pulls, unit) =>
-  unit === "exposure" ? `${short(pulls)} of exposure` : `${count(pulls)} ${pulls === 1 ? "reward" : "rewards"}`;
+  unit === "exposure" ? `exposure of ${short(pulls)}` : `${count(pulls)} ${pulls === 1 ? "reward" : "rewards"}`;
 
 function summary(why) {
   const pulls = why.arms.reduce((sum, arm) => sum + arm.pulls, 0);
   const candidates = why.arms.filter((arm) => arm.active);
   const best = candidates.reduce((a, b) => (b.mean > a.mean ? b : a), candidates[0]);
-  const begin = pulls
-    ? `It has ${own(pulls, why.unit)} of its own. `
-    : "It has no rewards of its own: all that is believed comes from its metadata and from other tasks. ";
+  const has = why.unit === "exposure" ? `Its own data are an ${own(pulls, why.unit)}. ` : `It has ${own(pulls, why.unit)} of its own. `;
+  const begin = pulls ? has : "It has no rewards of its own: all that is believed comes from its metadata and from other tasks. ";
   if (!best) return begin;
   const decimals = decimalsOf([best.sd]);
   return `${begin}Highest posterior mean of the active arms: ${best.arm}, ${fixed(best.mean, decimals)} with a standard deviation of ${fixed(best.sd, decimals)}.`;
@@ -51,7 +50,8 @@ function summary(why) {
 /** Shrinkage of one arm, in words. */
 export function shrinkage(arm, unit) {
   if (!arm.pulls) return "no data of its own: all prior";
-  const worth = arm.prior_worth === null ? "the prior is certain" : `the prior is worth ${about(arm.prior_worth)} ${unit === "exposure" ? "of exposure" : "rewards"}`;
+  const much = unit === "exposure" ? `an exposure of ${about(arm.prior_worth)}` : `${about(arm.prior_worth)} rewards`;
+  const worth = arm.prior_worth === null ? "the prior is certain" : `the prior is worth ${much}`;
   return `${percent(arm.own_weight)} from its own ${own(arm.pulls, unit)}, ${percent(1 - arm.own_weight)} prior; ${worth}`;
 }
 
