@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled, compiled_strict
+from metabandit.kernels._jit import compiled_strict
 from metabandit.kernels.quadrature import NODES, POINTS, WEIGHTS, every_arm, left_over, one_arm
 from metabandit.kernels.shapes import (
     AT,
@@ -151,7 +151,7 @@ def common(kind, centre, half, rise):  # type: ignore[no-untyped-def]
             rise[g] = weight * math.expm1(t) if half < 30.0 else math.exp(min(centre + t, 700.0)) - weight
 
 
-@compiled
+@compiled_strict
 def panel(kind, law, count, u, half, inside, room):  # type: ignore[no-untyped-def]
     """Carries F of every law to the right end of the panel; if asked, densities and F at the nodes inside."""
     pdf, cdf, rise = room[0], room[1], room[2, 0]

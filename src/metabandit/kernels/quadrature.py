@@ -3,6 +3,9 @@
 A march from left to right: a panel is as wide as the sharpest law on it allows, and carries NODES Gauss-Legendre
 points; arms that have not begun (F = 0) or have ended (F = 1) cost nothing. `only` names the one arm that is
 wanted, or is -1 for all of them. This file has the normal laws and what all laws share.
+
+Sums keep their order: what was logged has to come out the same, to the last bit, in a process that compiled these
+functions and in one that loaded them, where the compiler may have put them together in another way.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -15,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled
+from metabandit.kernels._jit import compiled_strict
 
 Array = np.ndarray[Any, Any]
 
@@ -33,7 +36,7 @@ GRID_CDF = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in GRID])
 GRID_PDF = np.array([math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) for z in GRID])
 
 
-@compiled
+@compiled_strict
 def normal_cdf(z):  # type: ignore[no-untyped-def]
     z = min(max(z, -EDGE), EDGE)
     i = np.int32((z + EDGE) * STEPS + 0.5)
@@ -45,7 +48,7 @@ def normal_cdf(z):  # type: ignore[no-untyped-def]
     return GRID_CDF[i] + GRID_PDF[i] * t * (1.0 - t * (0.5 * x - t * tail))
 
 
-@compiled
+@compiled_strict
 def normal_panel(law, hi, count, u, half, only, pdf, cdf):  # type: ignore[no-untyped-def]
     """law[:, b] = mean, sd. Densities are only asked of arms whose probability is wanted."""
     for b in range(count):
@@ -61,7 +64,7 @@ def normal_panel(law, hi, count, u, half, only, pdf, cdf):  # type: ignore[no-un
                     pdf[b, g] = math.exp(-0.5 * x * x) * inverse * 0.3989422804014327
 
 
-@compiled
+@compiled_strict
 def normal_width(law, lo, hi, count, u):  # type: ignore[no-untyped-def]
     """How far the next panel may go: a given part of the smallest sd that matters on it."""
     # The largest of many arms has a sharper law than each of them: about sqrt(2 log K) times. The numbers keep a row's
@@ -75,7 +78,7 @@ def normal_width(law, lo, hi, count, u):  # type: ignore[no-untyped-def]
     return width
 
 
-@compiled
+@compiled_strict
 def one_arm(pdf, cdf, hi, count, only, u, work):  # type: ignore[no-untyped-def]
     """The panel's integral for one arm, per unit of half-width."""
     for g in range(NODES):
@@ -90,7 +93,7 @@ def one_arm(pdf, cdf, hi, count, only, u, work):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
+@compiled_strict
 def every_arm(pdf, cdf, hi, count, u, half, work, out):  # type: ignore[no-untyped-def]
     """The panel's integral for every arm, by products from both sides: no division by a small F."""
     for g in range(NODES):
@@ -109,7 +112,7 @@ def every_arm(pdf, cdf, hi, count, u, half, work, out):  # type: ignore[no-untyp
             out[b] += total
 
 
-@compiled
+@compiled_strict
 def left_over(hi, count, u):  # type: ignore[no-untyped-def]
     """How many arms have not ended at u, and one of them."""
     active, last = 0, -1
@@ -119,7 +122,7 @@ def left_over(hi, count, u):  # type: ignore[no-untyped-def]
     return active, last
 
 
-@compiled
+@compiled_strict
 def normal_start(law, count, u):  # type: ignore[no-untyped-def]
     """The march may begin where the largest of all arms can first be: below, the whole is less than NOTHING."""
     step = math.inf
@@ -140,7 +143,7 @@ def normal_start(law, count, u):  # type: ignore[no-untyped-def]
     return u
 
 
-@compiled
+@compiled_strict
 def normal_march(law, lo, hi, count, only, u, out, room):  # type: ignore[no-untyped-def]
     """Adds to out[b] the probability that arm b is the largest and above u."""
     pdf, cdf, work = room[0], room[1], room[2]
@@ -162,7 +165,7 @@ def normal_march(law, lo, hi, count, only, u, out, room):  # type: ignore[no-unt
         u += width
 
 
-@compiled
+@compiled_strict
 def normal_row(mean, sd, scale, ok, arm, law, which, room, out):  # type: ignore[no-untyped-def]
     """out[k] = P(arm k is the largest) for one task; only out[arm] is to be trusted when arm >= 0.
 
