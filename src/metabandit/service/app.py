@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import logging
 import mimetypes
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from importlib import resources
 from typing import Any
@@ -49,8 +49,11 @@ PAGE_HEADERS = {
 }  # fmt: skip
 
 
-def make_app(settings: Settings) -> Litestar:
-    """An ASGI application; its lifespan opens the store and closes it."""
+def make_app(settings: Settings, failed: Callable[[Exception], object] = lambda error: None) -> Litestar:
+    """An ASGI application; its lifespan opens the store and closes it.
+
+    failed : is told why the application does not start, before the server gives up.
+    """
     engine = Engine(store_of(settings.store))
     guard, metrics = Guard(engine.store, settings), Metrics()
 
@@ -60,11 +63,13 @@ def make_app(settings: Settings) -> Litestar:
             await asyncio.to_thread(warm)
             await engine.start()
         except Exception as error:
-            app.state.fault = error  # for whoever serves: it is told in a line, not in a trace
+            failed(error)
             raise
+        sharing = asyncio.create_task(metrics.share(engine.counters))
         try:
             yield
         finally:
+            sharing.cancel()
             await engine.stop()
 
     handlers = [_handler(route, engine, guard, settings.body_limit) for route in ROUTES]

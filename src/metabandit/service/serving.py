@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from metabandit.service.connections import Connection
 from metabandit.service.metrics import SHARED
 from metabandit.service.settings import Settings
 from metabandit.service.stores import store_of
+from metabandit.service.stores.base import StoreError
 
 try:
     import uvicorn
@@ -31,8 +33,9 @@ except ImportError:
 
 log = logging.getLogger("metabandit.service")
 
-TOLD = "METABANDIT_SERVING"  # the settings of a worker
+TOLD = "METABANDIT_SERVING"  # the process that started a worker, and its settings
 PATIENCE = 30  # seconds that requests in flight may still take after a signal
+CANNOT_START = 3  # the exit status that the server gives a worker that will not start the next time either
 
 
 async def check(settings: Settings) -> None:
@@ -103,12 +106,19 @@ def config_of(app: Any, **more: Any) -> uvicorn.Config:
 
 
 def _serve_one(settings: Settings, listener: socket.socket) -> None:
-    app = make_app(settings)
-    server = uvicorn.Server(config_of(app))
-    server.run([listener])
-    fault = app.state.get("fault")
-    if fault is not None:
-        raise fault
+    faults: list[Exception] = []
+    server = uvicorn.Server(config_of(make_app(settings, faults.append)))
+    for sign in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # when it has stopped the server raises what stopped it once more
+        signal.signal(sign, lambda *_: sys.exit(0))
+    try:
+        server.run([listener])
+    except SystemExit:
+        if faults:
+            raise faults[0] from None
+        raise
 
 
 # -- several processes -------------------------------------------------------------------------------------------
@@ -118,19 +128,32 @@ def _serve_many(settings: Settings, listener: socket.socket) -> None:
     """A worker that dies is replaced; all of them count into one folder for the metrics."""
     shared = tempfile.mkdtemp(prefix="metabandit-metrics-")
     os.environ[SHARED] = shared
-    os.environ[TOLD] = msgspec.json.encode(settings).decode()
+    os.environ[TOLD] = msgspec.json.encode((os.getpid(), settings)).decode()
     try:
         config = config_of("metabandit.service.serving:worker", factory=True, workers=settings.workers)
-        Multiprocess(config, sockets=[listener]).run()
+        config.timeout_worker_healthcheck = PATIENCE  # a worker with much to do is not a worker that hangs
+        workers = Multiprocess(config, sockets=[listener])
+        workers.run()
     finally:
         shutil.rmtree(shared, ignore_errors=True)
+    if any(process.exitcode == CANNOT_START for process in workers.processes):
+        sys.exit(1)
 
 
 def worker() -> Any:
     """The application of one of several processes."""
     logs.set_up()
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    return make_app(msgspec.json.decode(os.environ[TOLD], type=Settings))
+    parent, settings = msgspec.json.decode(os.environ[TOLD], type=tuple[int, Settings])
+    threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
+    return make_app(settings, _make_room)
+
+
+def _make_room(error: Exception) -> None:
+    """The store was there when the service started, and it will be again: another worker tries it then."""
+    if isinstance(error, StoreError):
+        log.warning("a worker waits for the store: %s", error)
+        time.sleep(1.0)
+        os._exit(1)  # any other status would tell the supervisor that no worker can start
 
 
 def _end_with_parent(parent: int) -> None:
