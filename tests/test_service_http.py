@@ -7,6 +7,8 @@ import io
 import itertools
 import json
 import math
+import os
+import subprocess
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +20,7 @@ import polars
 import pytest
 
 from metabandit.service import events, reading
+from metabandit.service.metrics import forget_dead
 from metabandit.service.settings import Settings
 from metabandit.service.state import State
 from metabandit.service.stores.base import Row
@@ -751,6 +754,16 @@ def metrics_of(service: Answering) -> dict[str, float]:
     lines = service.http.get("/metrics").text.splitlines()
     pairs = (line.rpartition(" ") for line in lines if line and not line.startswith("#"))
     return {name: float(value) for name, _, value in pairs}
+
+
+def test_the_metrics_of_dead_workers_are_forgotten(tmp_path: Path) -> None:
+    with subprocess.Popen(["true"]) as dead:
+        dead.wait()
+    kept = [f"gauge_livemax_{os.getpid()}.db", f"counter_{dead.pid}.db", "gauge_livemax_x.db"]
+    for name in [*kept, f"gauge_livemax_{dead.pid}.db"]:
+        (tmp_path / name).touch()
+    forget_dead(tmp_path)
+    assert sorted(file.name for file in tmp_path.iterdir()) == sorted(kept)
 
 
 def test_metrics(tmp_path: Path) -> None:

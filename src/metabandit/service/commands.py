@@ -25,8 +25,17 @@ CONFIG = click.option("--config", type=click.Path(), help="A TOML file with sett
 @click.option("--require-key", is_flag=True, default=None, help="Ask for API keys on loopback too.")
 @click.option("--rate", type=float, help="Requests a second from one API key; 0: no limit.  [default: 1000]")
 @click.option("--body-limit", type=int, help="Bytes of a request at most.  [default: 16777216]")
+@click.option(
+    "--hosts",
+    help="Names, with commas between, by which clients call a service without keys.  [default: localhost]",
+)
 @CONFIG
-@click.option("--check", "only_check", is_flag=True, help="Say whether these settings would do, and exit.")
+@click.option(
+    "--check",
+    "only_check",
+    is_flag=True,
+    help="Say whether these settings would do, and exit. Makes no file; also while the service runs.",
+)
 def serve(config: str | None, only_check: bool, **flags: Any) -> None:
     """Serve decisions over HTTP, with a page at /.
 
@@ -37,16 +46,23 @@ def serve(config: str | None, only_check: bool, **flags: Any) -> None:
     metabandit serve
     metabandit serve --store postgresql://me@db/bandits --workers 4
     METABANDIT_PORT=9000 metabandit serve --config metabandit.toml --check
+
+    For other machines it needs API keys:
+
+    \b
+    metabandit key create --scope admin
+    metabandit serve --host 0.0.0.0
     """
     from metabandit.service import serving
     from metabandit.service.settings import gathered
 
+    names = flags.pop("hosts")
+    flags["hosts"] = None if names is None else names.split(",")
     settings = gathered(flags, os.environ, config)
     if only_check:
-        asyncio.run(serving.check(settings))
-        click.echo(
-            f"ok: {settings.host}:{settings.port}, {settings.workers} workers, store {serving.told(settings)}"
-        )
+        asyncio.run(serving.check(settings, only=True))
+        workers = "1 worker" if settings.workers == 1 else f"{settings.workers} workers"
+        click.echo(f"ok: {settings.host}:{settings.port}, {workers}, store {serving.told(settings)}")
         return
     serving.serve(settings)
 

@@ -37,7 +37,7 @@ def _misfit(body: bytes, said: str) -> InvalidInput:
         return InvalidInput(field, value, "no such field; /schema lists those there are")
     field, value = _found(body, path)
     of_keys = "keys: " if place.startswith("`key`") else ""
-    return InvalidInput(field, value, of_keys + _wanted(field, said))
+    return InvalidInput(field, value, of_keys + wanted(field, said))
 
 
 # -- where it is -----------------------------------------------------------------------------------------------
@@ -92,7 +92,8 @@ SPECIAL = {
 }
 
 
-def _wanted(field: str, said: str) -> str:
+def wanted(field: str, said: str) -> str:
+    """What a field accepts, from what the decoder said."""
     if said.startswith("Invalid enum value"):
         return f"one of {', '.join(CHOICES[field.rpartition('.')[2]])}"
     if said.startswith("Number out of range"):

@@ -16,7 +16,7 @@ class Lines(logging.Formatter):
             "time": self.formatTime(record, "%Y-%m-%dT%H:%M:%S") + f".{int(record.msecs):03d}",
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": record.getMessage(),
+            "message": _told(record),
         }
         if record.exc_info and record.exc_info[1] is not None:
             error = record.exc_info[1]
@@ -28,11 +28,23 @@ class Lines(logging.Formatter):
         return json.dumps(line)
 
 
+def _told(record: logging.LogRecord) -> str:
+    """The message; of what asyncio says only what happened: what it happened to may hold what clients sent."""
+    message = record.getMessage().partition("\n")[0]
+    return message.partition("(")[0] if record.name == "asyncio" else message
+
+
+LEVELS = {
+    "metabandit": "INFO", "uvicorn": "WARNING", "litestar": "CRITICAL", "asyncio": "ERROR", "py.warnings": "WARNING",
+}  # fmt: skip
+
+
 def set_up() -> None:
     """Everything of ours, and what the server says, on stderr."""
+    logging.captureWarnings(True)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Lines())
-    for name, level in {"metabandit": "INFO", "uvicorn": "WARNING", "litestar": "CRITICAL"}.items():
+    for name, level in LEVELS.items():
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(level)

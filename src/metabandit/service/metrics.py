@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metabandit.errors import MissingExtra
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from metabandit.service.counters import Counters
 
 SHARED = "PROMETHEUS_MULTIPROC_DIR"  # where workers count together
+OFTEN = 1.0  # seconds between what workers tell each other
+METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
 
 COUNTED = {
@@ -34,6 +38,9 @@ class Metrics:
     """The counters of this process, and how to tell them."""
 
     def __init__(self) -> None:
+        self.shared = SHARED in os.environ
+        if self.shared:
+            forget_dead(Path(os.environ[SHARED]))
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
         self.requests = Histogram(
@@ -57,6 +64,8 @@ class Metrics:
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request was answered."""
+        if method not in METHODS:  # clients make up their own
+            method = "other"
         child = self._children.get((method, route, status))
         if child is None:
             child = self._children[method, route, status] = self.requests.labels(method, route, str(status))
@@ -71,18 +80,39 @@ class Metrics:
         self.refresh.set(counters.refresh_seconds)
         ages = counters.belief_age()
         for bandit in self._bandits - ages.keys():
-            self.age.remove(bandit)
+            if self.shared:  # what is in the shared files stays
+                self.age.labels(bandit).set(0.0)
+            else:
+                self.age.remove(bandit)
         for bandit, age in ages.items():
             self.age.labels(bandit).set(age)
         self._bandits = set(ages)
 
+    async def share(self, counters: Counters) -> None:
+        """Tell the other workers what was counted, for any of them may be asked; until cancelled."""
+        while self.shared:
+            self.take(counters)
+            await asyncio.sleep(OFTEN)
+
     def text(self) -> tuple[bytes, str]:
         """All of it, and its content type."""
         registry = self.registry
-        if SHARED in os.environ:
+        if self.shared:
             registry = CollectorRegistry()
             multiprocess.MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         return prometheus.generate_latest(registry), prometheus.CONTENT_TYPE_LATEST
+
+
+def forget_dead(folder: Path) -> None:
+    """Workers that died have no belief any more that could be old."""
+    for file in folder.glob("gauge_live*_*.db"):
+        pid = file.stem.rpartition("_")[2]
+        try:
+            os.kill(int(pid), 0)
+        except ProcessLookupError:
+            file.unlink(missing_ok=True)
+        except (ValueError, PermissionError):
+            continue
 
 
 class Timed:

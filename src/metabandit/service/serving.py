@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +24,8 @@ from metabandit.service.connections import Connection
 from metabandit.service.metrics import SHARED
 from metabandit.service.settings import Settings
 from metabandit.service.stores import store_of
-from metabandit.service.stores.base import StoreError
+from metabandit.service.stores.base import Key, Store, StoreError
+from metabandit.service.stores.sqlite_file import check_path
 
 try:
     import uvicorn
@@ -38,32 +40,44 @@ PATIENCE = 30  # seconds that requests in flight may still take after a signal
 CANNOT_START = 3  # the exit status that the server gives a worker that will not start the next time either
 
 
-async def check(settings: Settings) -> None:
-    """Refuse what would fail: open the store, and see whether keys are there where they are needed."""
-    store = store_of(settings.store)
-    await store.open()
-    try:
-        has_keys = any(key.revoked is None for key in await store.keys())
-    finally:
-        await store.close()
-    if not settings.loopback and not has_keys:
+async def check(settings: Settings, only: bool = False) -> None:
+    """Refuse what would fail. only : nothing is made, and a service that has the store already is no matter."""
+    store, place = store_of(settings.store, beside=only), Path(settings.store)
+    if only:
+        listen(msgspec.structs.replace(settings, port=0)).close()
+    if only and not settings.several and not place.exists():
+        check_path(place.resolve())
+        if not os.access(place.parent, os.W_OK):
+            raise InvalidInput("store", settings.store, "a file in a folder that can be written")
+        keys: list[Key] = []
+    else:
+        keys = await _keys(store)
+    if not settings.loopback and all(key.revoked is not None for key in keys):
         accepted = "127.0.0.1 while there are no API keys (metabandit key create): others could do anything"
         raise InvalidInput("host", settings.host, accepted)
+
+
+async def _keys(store: Store) -> list[Key]:
+    await store.open()
+    try:
+        return await store.keys()
+    finally:
+        await store.close()
 
 
 def serve(settings: Settings) -> None:
     """Until a signal."""
     logs.set_up()
-    asyncio.run(check(settings))
     listener = listen(settings)
-    host, port = listener.getsockname()[:2]
-    settings = msgspec.structs.replace(settings, port=port)
-    shown = f"[{host}]" if ":" in host else host
-    print(
-        f"metabandit: http://{shown}:{port}  page /, interface /schema; store {told(settings)}; Ctrl-C stops",
-        flush=True,
-    )
     try:
+        asyncio.run(check(settings))
+        host, port = listener.getsockname()[:2]
+        settings = msgspec.structs.replace(settings, port=port)
+        shown = f"[{host}]" if ":" in host else host
+        print(
+            f"metabandit: http://{shown}:{port}  page /, interface /schema; store {told(settings)}; Ctrl-C stops",
+            flush=True,
+        )
         (_serve_many if settings.workers > 1 else _serve_one)(settings, listener)
     finally:
         listener.close()
@@ -80,6 +94,7 @@ def told(settings: Settings) -> str:
 
 def listen(settings: Settings) -> socket.socket:
     """The socket, or what is wrong with the address."""
+    listener = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -88,11 +103,11 @@ def listen(settings: Settings) -> socket.socket:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(2048)
-    except OSError as error:
-        where = f"{settings.host}:{settings.port}"
-        raise InvalidInput(
-            "host and port", where, f"an address that is free here ({error.strerror or error})"
-        ) from None
+    except (OSError, UnicodeError) as error:
+        if listener is not None:
+            listener.close()
+        where, said = f"{settings.host}:{settings.port}", getattr(error, "strerror", None) or error
+        raise InvalidInput("host and port", where, f"an address that is free here ({said})") from None
     listener.set_inheritable(True)
     return listener
 

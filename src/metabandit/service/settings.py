@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from metabandit.errors import InvalidInput
+from metabandit.service.decoding import wanted
 
 PREFIX = "METABANDIT_"
 LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
@@ -35,7 +36,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Processes; more than one needs PostgreSQL."""
     require_key: bool = False
     """Ask for API keys on loopback too, and before there are any."""
-    rate: Annotated[float, Meta(ge=0)] = 1000.0
+    rate: Annotated[float, Meta(ge=0, le=1e9)] = 1000.0
     """Requests a second an API key may send to a worker, twice as many at once; 0: no limit."""
     body_limit: Annotated[int, Meta(ge=1024)] = 16 * 1024 * 1024
     """Bytes of a request at most."""
@@ -74,14 +75,14 @@ def gathered(flags: Mapping[str, Any], environ: Mapping[str, str], file: str | N
         if text is not None:
             found[name] = _of_text(name, text, f"{PREFIX}{name.upper()}")
     found |= {name: value for name, value in flags.items() if value is not None}
-    settings = _converted(found, "settings")
+    settings = _converted(found, "")
     settings.check()
     return settings
 
 
 def _of_file(path: Path) -> dict[str, Any]:
     try:
-        found = tomllib.loads(path.read_text())
+        found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InvalidInput("config", str(path), f"a TOML file that can be read ({error.strerror})") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -90,7 +91,7 @@ def _of_file(path: Path) -> dict[str, Any]:
         if name not in Settings.__struct_fields__:
             accepted = f"{', '.join(Settings.__struct_fields__)} in {path}"
             raise InvalidInput("config", name, accepted)
-    _converted(found, str(path))  # so that what is wrong is said of the file
+    _converted(found, f"{path}: ")
     return found
 
 
@@ -100,17 +101,16 @@ def _of_text(name: str, text: str, variable: str) -> Any:
     try:
         return getattr(msgspec.convert({name: value}, Settings, strict=False), name)
     except msgspec.ValidationError as error:
-        raise InvalidInput(variable, text, _said(error)) from None
+        raise InvalidInput(variable, text, wanted(name, _said(error))) from None
 
 
 def _converted(found: dict[str, Any], where: str) -> Settings:
+    """where : what is wrong with a file is said of the file."""
     try:
         return msgspec.convert(found, Settings)
     except msgspec.ValidationError as error:
-        name = str(error).rpartition("`$.")[2].rstrip("`")
-        raise InvalidInput(
-            f"{where}: {name}" if where != "settings" else name, found.get(name), _said(error)
-        ) from None
+        name = str(error).rpartition("`$.")[2].rstrip("`").partition("[")[0]
+        raise InvalidInput(where + name, found.get(name), wanted(name, _said(error))) from None
 
 
 def _said(error: msgspec.ValidationError) -> str:
