@@ -9,6 +9,7 @@ import pytest
 
 import metabandit as mb
 from metabandit.features import Arrays, PerArm
+from metabandit.models.linear_belief import LinearBelief
 
 ARMS = ["short", "friendly", "urgent"]
 LAZY = pl.LazyFrame({"task": ["u"], "age": [1.0], "reward": [1.0]})
@@ -555,9 +556,20 @@ def test_an_amendment_does_not_trigger_learning_on_the_reward_it_takes_back() ->
     np.testing.assert_allclose(b.belief.variances.noise, clean.belief.variances.noise, rtol=1e-6)
 
 
+TYPED = {
+    "known": mb.LinearMixedModel(0.0, 1.0, 0.5, 1.0),
+    "learned": mb.LinearMixedModel(),
+    "between arms": mb.LinearMixedModel(0.0, 1.0, mb.CompoundSymmetric(1.0, 0.5), [0.5, 1.0, 2.0]),
+    "learned between arms": mb.LinearMixedModel(task_cov="full"),
+    "particles": mb.LinearMixedModel(learning="full"),
+    "process": mb.GaussianProcessModel(mb.SquaredExponential(1.0), task_cov=0.5, noise_var=1.0),
+}
+
+
 @pytest.mark.parametrize("typo", [1e8, 1e12, 1e50])
-def test_no_rounding_of_a_typo_stays_behind(typo: float) -> None:
-    b, clean = bandit(), bandit()
+@pytest.mark.parametrize("model", TYPED.values(), ids=TYPED)
+def test_no_rounding_of_a_typo_stays_behind(model: object, typo: float) -> None:
+    b, clean = (mb.MultiTaskBandit(["a", "b", "c"], model=model, seed=3) for _ in range(2))
     rewards = np.random.default_rng(0).standard_normal(60)
     for one in (b, clean):
         one.decide_many([f"t{i % 5}" for i in range(60)])
@@ -566,6 +578,8 @@ def test_no_rounding_of_a_typo_stays_behind(typo: float) -> None:
     b.learn(30, float(rewards[30]), amend=True)
     same_belief(b, clean)
     assert b.belief.log_evidence == pytest.approx(clean.belief.log_evidence, abs=1e-8)
+    if isinstance(b.belief, LinearBelief):
+        assert b.belief.scale.variance() == pytest.approx(clean.belief.scale.variance(), rel=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def calibration(repeats, seed):
         tasks, arms = np.repeat(np.arange(6), 6), np.tile(np.arange(K), 12)
         rewards = r[tasks, arms] + math.sqrt(noise) * rng.standard_normal(36)
         belief = LinearMixedModel(coef_cov=1.0, learning="full").belief(K, D)
-        belief.set.centre.scale = FixedScale()
+        belief.set.centre.scale = FixedScale(K)
         belief.set.centre.next_fit = 36
         belief.add_tasks(phi)
         belief.observe(tasks, arms, rewards)

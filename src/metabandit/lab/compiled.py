@@ -153,7 +153,7 @@ class _Linear(_Run):
             cells.counts, cells.means, cells.within, cells.task_var, cells.extra, cells.noise, self.thetas,
             self._ceiling(), self.scale, *self._place(part), *self._world(), self.chosen[part], rewards,
         )  # fmt: skip
-        b.learned_in_place(rewards[:played])
+        b.learned_in_place(self.chosen[part][:played], rewards[:played])
         return played
 
 

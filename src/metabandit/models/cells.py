@@ -78,14 +78,9 @@ class Cells:
 
     def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
         """The statistics of one arm from all its rewards: no trace is left of what was taken back."""
-        n = np.bincount(tasks, minlength=len(self.counts)).astype(float)
-        mean = np.bincount(tasks, rewards, len(self.counts)) / np.maximum(n, 1.0)
-        left = rewards - mean[tasks]
-        mean += np.bincount(tasks, left, len(self.counts)) / np.maximum(
-            n, 1.0
-        )  # what rounding left of the mean
-        self.counts[:, arm], self.means[:, arm] = n, mean
-        self.within[arm] = float(((rewards - mean[tasks]) ** 2).sum())
+        self.counts[:, arm], self.means[:, arm], self.within[arm] = of_rewards(
+            len(self.counts), tasks, rewards
+        )
 
     # -- what is believed ------------------------------------------------------------------------------------
 
@@ -212,6 +207,16 @@ class Cells:
             setattr(self, name, expect(f"tasks.{name}", state[name], shapes.get(name, (k,)), least))
         if not (self.noise > 0.0).all():
             raise DamagedFile("tasks.noise: not positive")
+
+
+def of_rewards(size: int, tasks: Array, rewards: Array) -> tuple[Array, Array, float]:
+    """Counts (size,), means (size,) and the sum of squares about these of one arm's rewards of these tasks."""
+    n = np.bincount(tasks, minlength=size).astype(float)
+    mean = np.bincount(tasks, rewards, size) / np.maximum(n, 1.0)
+    mean += np.bincount(tasks, rewards - mean[tasks], size) / np.maximum(
+        n, 1.0
+    )  # what rounding left of the mean
+    return n, mean, float(((rewards - mean[tasks]) ** 2).sum())
 
 
 def conditional_posterior(coefs: Coefficients, x: Array, b: Array, v: Array, big_v: Array) -> Gaussian:

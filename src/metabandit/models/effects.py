@@ -36,17 +36,17 @@ class Effects:
         self.g, self.h = np.zeros((0, q, q)), np.zeros((0, q))
         self.seen = np.zeros(0)  # when each task was last visited
         self.counts = np.zeros((0, len(self.noise)))  # rewards of each task and arm
-        self.log_noise, self.yy = 0.0, 0.0
+        self.log_noise, self.yy = 0.0, np.zeros(len(self.noise))  # y'y / noise of each arm
         self.n_tasks = 0
 
-    ARRAYS = ("task_cov", "noise", "b", "v", "big_v", "g", "h", "seen", "counts")
+    ARRAYS = ("task_cov", "noise", "yy", "b", "v", "big_v", "g", "h", "seen", "counts")
 
     @property
     def n_observations(self) -> int:
         return int(self.counts[: self.n_tasks].sum())
 
     def make_room(self, n_tasks: int) -> None:
-        for name in self.ARRAYS[2:]:
+        for name in self.ARRAYS[3:]:
             setattr(self, name, grown(getattr(self, name), n_tasks))
         new = slice(self.n_tasks, n_tasks)
         self.b[new] = np.eye(len(self.task_cov))
@@ -75,9 +75,9 @@ class Effects:
         np.add.at(self.h, tasks, (weight * rewards)[:, None] * z)
         np.add.at(self.counts, (tasks, arms), sign)
         logs, squares = np.log(self.noise)[arms], weight * rewards**2
-        for log, square in zip(logs.tolist(), squares.tolist(), strict=True):  # portions make no difference
+        for log in logs.tolist():  # one after the other: portions make no difference
             self.log_noise += sign * log
-            self.yy += square
+        np.add.at(self.yy, arms, squares)
 
     def _catch_up(self, i: int, now: float) -> None:
         if now > self.seen[i]:
@@ -97,6 +97,11 @@ class Effects:
         self._count(tasks, z, arms, rewards, -1.0)
         empty = self.counts.sum(axis=1) == 0  # nothing left: leave no rounding behind
         self.g[empty], self.h[empty] = 0.0, 0.0
+
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """What one arm's rewards left in the statistics, from all of them; effects are on arms."""
+        self.h[:, arm] = np.bincount(tasks, rewards, len(self.h)) / self.noise[arm]
+        self.yy[arm] = float(rewards @ rewards) / self.noise[arm]
 
     # -- what is believed ------------------------------------------------------------------------------------
 
@@ -138,7 +143,7 @@ class Effects:
         """What Coefficients.rebuild needs, from the statistics, B_i and V_i."""
         d, log_s = coefs.size, self.log_noise
         gram = np.zeros((d + 1, d + 1))
-        gram[d, d] = self.yy
+        gram[d, d] = self.yy.sum()
         for start in range(0, self.n_tasks, 4096):
             tasks = np.arange(start, min(start + 4096, self.n_tasks))
             tasks = tasks[self.counts[tasks].any(axis=1)]
@@ -160,7 +165,7 @@ class Effects:
         """What EM needs of the task effects and of one common noise variance (maths.md a.5)."""
         q, sigma2 = len(self.task_cov), float(self.noise[0])
         theta, cov = coefs.posterior()
-        squares, left = np.zeros((q, q)), self.yy
+        squares, left = np.zeros((q, q)), float(self.yy.sum())
         pulled = np.flatnonzero(self.counts[: self.n_tasks].any(axis=1))
         for tasks in np.array_split(pulled, len(pulled) // 4096 + 1):
             x, g, h, b, big_v = (
@@ -199,6 +204,7 @@ class Effects:
     def add_arms(self, how_many: int, noise: float, task_var: float | None) -> None:
         """More arms; with task_var each is a new effect of that variance, independent a priori."""
         self.noise = np.append(self.noise, np.full(how_many, noise))
+        self.yy = np.append(self.yy, np.zeros(how_many))
         self.counts = np.pad(self.counts, ((0, 0), (0, how_many)))
         if task_var is None:
             return
@@ -214,18 +220,19 @@ class Effects:
     def state(self) -> dict[str, Any]:
         n = self.n_tasks
         held = {name: getattr(self, name) for name in self.ARRAYS}
-        arrays = {name: (a if name in ("task_cov", "noise") else a[:n]).copy() for name, a in held.items()}
-        return {**arrays, "log_noise": self.log_noise, "yy": self.yy}
+        arrays = {name: (a if name in self.ARRAYS[:3] else a[:n]).copy() for name, a in held.items()}
+        return {**arrays, "log_noise": self.log_noise}
 
     def restore(self, state: dict[str, Any]) -> None:
         n, q, k = self.features.n_tasks, self.features.n_arms, len(state["noise"])
-        shapes = {"task_cov": (q, q), "noise": (k,), "v": (n, q), "h": (n, q), "seen": (n,), "counts": (n, k)}
+        shapes = {"task_cov": (q, q), "noise": (k,), "yy": (k,), "seen": (n,), "counts": (n, k)}
+        shapes |= {"v": (n, q), "h": (n, q)}
         for name in self.ARRAYS:
             least = 0.0 if name in ("noise", "counts") else None
             setattr(self, name, expect(f"tasks.{name}", state[name], shapes.get(name, (n, q, q)), least))
         if not (self.noise > 0.0).all():
             raise DamagedFile("tasks.noise: not positive")
-        self.log_noise, self.yy = float(state["log_noise"]), float(state["yy"])
+        self.log_noise = float(state["log_noise"])
         self.n_tasks = n
 
 

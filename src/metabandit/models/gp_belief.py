@@ -120,6 +120,11 @@ class GaussianProcessBelief(Belief):
     def _retract(self, tasks: Array, arms: Array, rewards: Array) -> None:
         self.process.retract(summarise(tasks, arms, rewards))
 
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """All rewards of one arm, to leave no rounding of what was retracted; ignored unless they are all."""
+        if len(rewards) == self.data.counts[:, arm].sum():
+            self.process.recount(arm, tasks, rewards)
+
     def include(self, tasks: Any) -> None:
         """Make later draws fix F at these tasks too: their laws under one draw then belong to one path of F.
 

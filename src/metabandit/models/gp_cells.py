@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from metabandit.errors import InvalidInput
+from metabandit.models.cells import of_rewards
 from metabandit.models.count_table import Saved
 from metabandit.models.features import grown
 
@@ -74,6 +75,12 @@ class CellStatistics:
         self.within = np.maximum(0.0, self.within - np.bincount(a, lost, len(self.within)))
         self.within[self.counts.sum(axis=0) - np.bincount(a, old.counts, len(self.within)) == 0.0] = 0.0
         self.means[i, a], self.counts[i, a] = means, left
+
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """The statistics of one arm from all its rewards: no trace is left of what was taken back."""
+        self.counts[:, arm], self.means[:, arm], self.within[arm] = of_rewards(
+            len(self.counts), tasks, rewards
+        )
 
     def spread(self) -> float:
         """The variance of all rewards; where they are all equal, their square, or 1.0 where they are zero."""

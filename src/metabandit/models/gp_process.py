@@ -95,6 +95,11 @@ class Process:
         for j in np.unique(self.owners[old.cells[:, 1]]):
             self.parts[j].stale = True
 
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """The statistics of one arm from all its rewards."""
+        self.data.recount(arm, tasks, rewards)
+        self.parts[self.owners[arm]].stale = True
+
     def settle(self) -> None:
         """Rebuild what is stale, from the statistics."""
         for part in self.parts:

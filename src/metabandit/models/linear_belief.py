@@ -50,7 +50,7 @@ class LinearBelief(Belief):
             FIRST_FIT,
             False,
         )  # when variances are due, and whether they ever were
-        self.scale = RewardScale()
+        self.scale = RewardScale(n_arms)
         self.prior = CoefficientPrior(model, self.features, groups)
         self.tasks = empty_tasks(model, self.features, n_arms, self.on_vectors)
         self.coefficients = Coefficients(self.prior.mean, self.prior.scaled())
@@ -152,17 +152,17 @@ class LinearBelief(Belief):
         else:
             assert z is not None
             self.tasks.observe(self.coefficients, tasks, z, arms, rewards, self.time)
-        self._learned(rewards)
+        self._learned(arms, rewards)
 
-    def learned_in_place(self, rewards: Array) -> None:
+    def learned_in_place(self, arms: Array, rewards: Array) -> None:
         """Rewards that a compiled loop has already put into the statistics and the coefficients: count them."""
-        self._learned(rewards)
+        self._learned(arms, rewards)
         if self._on_schedule and self.n_observations >= self.next_fit and (stopped := self._learn_if_due()):
             raise stopped
 
-    def _learned(self, rewards: Array) -> None:
+    def _learned(self, arms: Array, rewards: Array) -> None:
         if self.learnable.anything:
-            self.scale.add(rewards, 1.0)
+            self.scale.add(arms, rewards, 1.0)
         self.n_observations += len(rewards)
         self.version += 1
         self._since_rebuild += len(rewards)
@@ -190,7 +190,7 @@ class LinearBelief(Belief):
         else:
             assert vectors is not None
             self.tasks.retract(tasks, vectors, arms, rewards)
-        self.scale.add(rewards, -1.0)
+        self.scale.add(arms, rewards, -1.0)
         self.n_observations -= len(tasks)
         self.next_fit = min(self.next_fit, self.n_observations + 2)  # what was learned from them is due again
         self.version += 1
@@ -198,9 +198,12 @@ class LinearBelief(Belief):
 
     def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
         """All rewards of one arm, to leave no rounding of what was retracted; ignored unless they are all."""
-        if isinstance(self.tasks, Cells) and len(rewards) == self.tasks.counts[:, arm].sum():
-            self.tasks.recount(arm, tasks, rewards)
-            self._stale = True
+        if self.on_vectors or len(rewards) != self.tasks.counts[:, arm].sum():
+            return
+        self.tasks.recount(arm, tasks, rewards)
+        if self.learnable.anything:
+            self.scale.recount(arm, rewards)
+        self._stale = True
 
     def set_features(self, i: int, phi: Any) -> None:
         """Other features for a task, as if it had had them from the start."""
@@ -447,6 +450,7 @@ class LinearBelief(Belief):
         old_arms = self.n_arms
         places = self.features.add_arms(how_many, phi)
         self._n_arms += how_many
+        self.scale.add_arms(how_many)
         noise, variance = float(self.tasks.noise.mean()), float(np.diagonal(self.task_cov).mean())
         if isinstance(self.tasks, Cells):
             self.tasks.add_arms(how_many, variance, noise)
@@ -509,7 +513,7 @@ class LinearBelief(Belief):
         f.n_arms, f.n_features = shape
         f.rows = expect("rows", state["rows"], (len(state["rows"]), f.row_width))
         f.n_tasks = len(f.rows)
-        self.scale.sums = expect("sums", state["sums"], (3,))
+        self.scale.sums = expect("sums", state["sums"], (self._n_arms, 3))
         for name, part in self._parts().items():
             part.restore({k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(name + ".")})
         if (

@@ -26,32 +26,43 @@ def next_fit(n: int) -> int:
 
 
 class RewardScale:
-    """How many rewards there were, their mean, and the sum of squares about it: the scale of the weak priors."""
+    """For each arm how many rewards there were, their mean, and the sum of squares about it : (K, 3).
 
-    def __init__(self) -> None:
-        self.sums = np.zeros(3)
+    Together they are the scale of the weak priors; arm by arm, because that is how rewards are counted again.
+    """
 
-    def add(self, rewards: Array, sign: float) -> None:
+    def __init__(self, n_arms: int) -> None:
+        self.sums = np.zeros((n_arms, 3))
+
+    def add(self, arms: Array, rewards: Array, sign: float) -> None:
         """Count rewards in (sign 1) or out (sign -1): one after the other, so that portions make no difference."""
-        n, mean, squares = self.sums.tolist()
-        for reward in rewards.tolist():
+        touched: dict[int, tuple[float, float, float]] = {}
+        for arm, reward in zip(arms.tolist(), rewards.tolist(), strict=True):
+            n, mean, squares = touched.get(arm) or self.sums[arm].tolist()
             n += sign
-            if n <= 0.0:
-                n = mean = squares = 0.0
-                continue
-            gap = reward - mean
-            mean += sign * gap / n
-            squares = max(0.0, squares + sign * gap * (reward - mean))
-        self.sums[:] = n, mean, squares
+            if n > 0.0:
+                gap = reward - mean
+                mean += sign * gap / n
+                touched[arm] = n, mean, max(0.0, squares + sign * gap * (reward - mean))
+            else:
+                touched[arm] = 0.0, 0.0, 0.0
+        for arm, sums in touched.items():
+            self.sums[arm] = sums
 
-    def set(self, rewards: Array) -> None:
-        """These rewards and no others."""
+    def recount(self, arm: int, rewards: Array) -> None:
+        """These rewards of an arm and no others: no trace is left of what was taken back."""
         mean = float(rewards.mean()) if len(rewards) else 0.0
-        self.sums[:] = len(rewards), mean, float(((rewards - mean) ** 2).sum())
+        self.sums[arm] = len(rewards), mean, float(((rewards - mean) ** 2).sum())
+
+    def add_arms(self, how_many: int) -> None:
+        self.sums = np.pad(self.sums, ((0, how_many), (0, 0)))
 
     def variance(self) -> float:
         """The variance of the rewards, never quite zero."""
-        n, mean, squares = self.sums.tolist()
+        counts, means, within = self.sums.T
+        n = max(float(counts.sum()), 1.0)
+        mean = float(counts @ means) / n
+        squares = float(within.sum() + counts @ (means - mean) ** 2)
         return float(max(squares / max(n - 1.0, 1.0), 1e-13 * (mean * mean + squares / n), 1e-100))
 
 

@@ -114,7 +114,7 @@ class ParticleSet:
                 stats.counts[mine], stats.means[mine], stats.within[:] = before
             assert isinstance(member.tasks, Cells)
             member.tasks.observe(member.coefficients, tasks, arms, rewards)
-        self.centre.scale.add(rewards, 1.0)
+        self.centre.scale.add(arms, rewards, 1.0)
         self.count(self.centre.n_observations + len(tasks))
         self._since_rebuild += len(tasks)
         if self._since_rebuild > max(REBUILD_EVERY, stats.counts.size):
@@ -123,6 +123,10 @@ class ParticleSet:
     def retract(self, i: Any, arm: Any, reward: Any) -> None:
         self.centre.retract(i, arm, reward)
         self.count(self.centre.n_observations)
+        self._stale = True
+
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        self.centre.recount(arm, tasks, rewards)
         self._stale = True
 
     def count(self, n_observations: int) -> None:
