@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
-import math
 import secrets
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
-from urllib.parse import quote, urlencode
 
 import msgspec
 
 from metabandit.client.core import Call, Request
 from metabandit.client.errors import Conflict, NotFound, ServiceError
+from metabandit.client.values import (
+    Metadata,
+    body_of,
+    check_finite,
+    checked_reward,
+    column_of,
+    given_metadata,
+    id_of,
+    listed,
+    metadata_of,
+    named,
+    number_of,
+    path_of,
+)
 from metabandit.errors import InvalidInput
 from metabandit.service.messages import (
     ArmSwitch,
@@ -46,7 +57,6 @@ from metabandit.service.messages import (
 
 T = TypeVar("T")
 S = TypeVar("S")
-Metadata = Mapping[str, Any]
 FORMATS = {".csv": "csv", ".parquet": "parquet"}
 
 
@@ -72,16 +82,16 @@ def create_bandit(
     wanted = NewBandit(
         name=name,
         arms=list(arms),
-        metadata={column: _column(kind) for column, kind in (metadata or {}).items()},
+        metadata={column: column_of(kind) for column, kind in (metadata or {}).items()},
         reward=reward,
         model=ModelSettings() if model is None else model,
         policy=PolicySettings() if policy is None else policy,
         refresh=refresh,
         seed=secrets.randbits(53) if seed is None else seed,
     )
-    _check_finite(wanted)
-    look = _get(_bandit(name), Bandit, lambda found: found if _is(found, wanted) else None)
-    request = Request("POST", "/v1/bandits", _body(wanted))
+    check_finite(wanted)
+    look = _get(path_of(name), Bandit, lambda found: found if _is(found, wanted) else None)
+    request = Request("POST", "/v1/bandits", body_of(wanted))
     return Call(request, _reader(Bandit), own=_conflict, look=look)
 
 
@@ -92,7 +102,7 @@ def bandits() -> Call[list[Bandit]]:
 
 def bandit(name: str) -> Call[Bandit]:
     """A bandit as it is."""
-    return _get(_bandit(name), Bandit, _same)
+    return _get(path_of(name), Bandit, _same)
 
 
 def change(
@@ -105,8 +115,8 @@ def change(
     """Another policy, another refresh rule, paused or not: what is given is changed, from now on."""
     given = {"policy": policy, "refresh": refresh, "paused": paused}
     wanted: Any = BanditChange(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
-    _check_finite(wanted)
-    return Call(Request("PATCH", _bandit(bandit), _body(wanted)), _reader(Bandit))
+    check_finite(wanted)
+    return Call(Request("PATCH", path_of(bandit), body_of(wanted)), _reader(Bandit))
 
 
 def delete_bandit(bandit: str) -> Call[None]:
@@ -114,7 +124,7 @@ def delete_bandit(bandit: str) -> Call[None]:
 
     When an answer was lost and the next try finds no such bandit, it is deleted as asked.
     """
-    return Call(Request("DELETE", _bandit(bandit)), _nothing, own=_not_found("bandit"))
+    return Call(Request("DELETE", path_of(bandit)), _nothing, own=_not_found("bandit"))
 
 
 def add_arm(bandit: str, arm: str) -> Call[Bandit]:
@@ -126,14 +136,14 @@ def add_arm(bandit: str, arm: str) -> Call[Bandit]:
     def has_it(found: Bandit) -> Bandit | None:
         return found if any(a.name == arm and a.active for a in found.arms) else None
 
-    request = Request("POST", _bandit(bandit, "arms"), _body(NewArm(name=arm)))
-    return Call(request, _reader(Bandit), own=_conflict, look=_get(_bandit(bandit), Bandit, has_it))
+    request = Request("POST", path_of(bandit, "arms"), body_of(NewArm(name=arm)))
+    return Call(request, _reader(Bandit), own=_conflict, look=_get(path_of(bandit), Bandit, has_it))
 
 
 def set_arm(bandit: str, arm: str, active: bool) -> Call[Bandit]:
     """Retire an arm, or bring it back."""
-    body = _body(ArmSwitch(name=arm, active=active))
-    return Call(Request("PUT", _bandit(bandit, "arms"), body), _reader(Bandit))
+    body = body_of(ArmSwitch(name=arm, active=active))
+    return Call(Request("PUT", path_of(bandit, "arms"), body), _reader(Bandit))
 
 
 # -- tasks ---------------------------------------------------------------------------------------------------
@@ -145,15 +155,15 @@ def put_tasks(bandit: str, tasks: Mapping[str, Metadata]) -> Call[int]:
     Returns how many were new or different; after a lost answer, how many still were when it was asked again.
     """
     wanted = Tasks(
-        tasks=[TaskMetadata(task=task, metadata=_metadata(given)) for task, given in tasks.items()]
+        tasks=[TaskMetadata(task=task, metadata=metadata_of(given)) for task, given in tasks.items()]
     )
-    request = Request("PUT", _bandit(bandit, "tasks"), _body(wanted))
+    request = Request("PUT", path_of(bandit, "tasks"), body_of(wanted))
     return Call(request, _reader(Changed, lambda found: found.changed))
 
 
 def find_tasks(bandit: str, search: str = "") -> Call[list[str]]:
     """Up to 50 tasks whose names have a text in them, those that begin with it first."""
-    return _get(_bandit(bandit, "tasks", search=search), TaskNames, lambda found: found.tasks)
+    return _get(path_of(bandit, "tasks", search=search), TaskNames, lambda found: found.tasks)
 
 
 def erase_task(bandit: str, task: str) -> Call[None]:
@@ -161,12 +171,12 @@ def erase_task(bandit: str, task: str) -> Call[None]:
 
     When an answer was lost and the next try finds no such task, it is erased as asked.
     """
-    return Call(Request("DELETE", _bandit(bandit, "tasks", task=task)), _nothing, own=_not_found("task"))
+    return Call(Request("DELETE", path_of(bandit, "tasks", task=task)), _nothing, own=_not_found("task"))
 
 
 def explain(bandit: str, task: str) -> Call[Why]:
     """Why a task gets its arms."""
-    return _get(_bandit(bandit, "explanation", task=task), Why, _same)
+    return _get(path_of(bandit, "explanation", task=task), Why, _same)
 
 
 # -- decisions and rewards -----------------------------------------------------------------------------------
@@ -185,21 +195,23 @@ def decide(
     The same id always gives the same answer. Without one it is made here, before the first try, so that no retry can
     become a second decision.
     """
-    wanted = _named(DecisionRequest(task=task, id=id, metadata=_given(metadata), eligible=_listed(eligible)))
-    return Call(Request("POST", _bandit(bandit, "decisions"), _body(wanted)), _reader(DecisionMade))
+    wanted = named(
+        DecisionRequest(task=task, id=id, metadata=given_metadata(metadata), eligible=listed(eligible))
+    )
+    return Call(Request("POST", path_of(bandit, "decisions"), body_of(wanted)), _reader(DecisionMade))
 
 
 def decide_many(bandit: str, requests: Iterable[str | DecisionRequest]) -> Call[list[DecisionMade]]:
     """Up to 10,000 decisions, all of them or none, in the order of the requests: tasks, or DecisionRequests."""
     made = [DecisionRequest(task=asked) if isinstance(asked, str) else asked for asked in requests]
-    wanted = DecisionRequests(decisions=[_named(asked) for asked in made])
-    request = Request("POST", _bandit(bandit, "decisions/batch"), _body(wanted))
+    wanted = DecisionRequests(decisions=[named(asked) for asked in made])
+    request = Request("POST", path_of(bandit, "decisions/batch"), body_of(wanted))
     return Call(request, _reader(DecisionsMade, lambda found: found.decisions))
 
 
 def decision(bandit: str, id: str) -> Call[DecisionRecord]:
     """A decision and its reward, as the log has them."""
-    return _get(_bandit(bandit, "decisions", id=id), DecisionRecord, _same)
+    return _get(path_of(bandit, "decisions", id=id), DecisionRecord, _same)
 
 
 def reward(
@@ -215,13 +227,13 @@ def reward(
     The same reward again has no effect, and its answer says "repeated": so may that of a reward which had to be sent
     twice. Another reward is a Conflict, unless it amends the first.
     """
-    given = RewardMessage(decision=_id(decision), reward=_number(reward), exposure=exposure, amend=amend)
+    given = RewardMessage(decision=id_of(decision), reward=number_of(reward), exposure=exposure, amend=amend)
     return _reward(bandit, given)
 
 
 def retract(bandit: str, decision: str | DecisionMade) -> Call[RewardTaken]:
     """Take the reward of a decision back."""
-    return _reward(bandit, RewardMessage(decision=_id(decision), reward=None, amend=True))
+    return _reward(bandit, RewardMessage(decision=id_of(decision), reward=None, amend=True))
 
 
 def reward_many(
@@ -229,17 +241,19 @@ def reward_many(
 ) -> Call[list[RewardTaken]]:
     """Up to 10,000 rewards, all of them or none: (decision, reward) pairs, or RewardMessages."""
     given = [
-        _checked(one)
+        checked_reward(one)
         if isinstance(one, RewardMessage)
-        else RewardMessage(decision=_id(one[0]), reward=_number(one[1]))
+        else RewardMessage(decision=id_of(one[0]), reward=number_of(one[1]))
         for one in rewards
     ]
-    request = Request("POST", _bandit(bandit, "rewards/batch"), _body(RewardMessages(rewards=given)))
+    request = Request("POST", path_of(bandit, "rewards/batch"), body_of(RewardMessages(rewards=given)))
     return Call(request, _reader(RewardsTaken, lambda found: found.rewards))
 
 
 def _reward(bandit: str, given: RewardMessage) -> Call[RewardTaken]:
-    return Call(Request("POST", _bandit(bandit, "rewards"), _body(_checked(given))), _reader(RewardTaken))
+    return Call(
+        Request("POST", path_of(bandit, "rewards"), body_of(checked_reward(given))), _reader(RewardTaken)
+    )
 
 
 # -- what was learned ----------------------------------------------------------------------------------------
@@ -247,7 +261,7 @@ def _reward(bandit: str, given: RewardMessage) -> Call[RewardTaken]:
 
 def report(bandit: str) -> Call[Report]:
     """What was decided and what was learned."""
-    return _get(_bandit(bandit, "report"), Report, _same)
+    return _get(path_of(bandit, "report"), Report, _same)
 
 
 def export(bandit: str, to: str | Path, what: Literal["decisions", "events"] = "decisions") -> Call[Path]:
@@ -258,115 +272,13 @@ def export(bandit: str, to: str | Path, what: Literal["decisions", "events"] = "
     path = Path(to)
     if path.suffix not in FORMATS:
         raise InvalidInput("to", str(to), "a path that ends in .csv or .parquet")
-    address = _bandit(bandit, "export", what=what, format=FORMATS[path.suffix])
+    address = path_of(bandit, "export", what=what, format=FORMATS[path.suffix])
     return Call(Request("GET", address, into=path), lambda _: path)
 
 
 def healthy() -> Call[bool]:
     """Whether the service is there and ready to decide; asked once."""
     return Call(Request("GET", "/readyz"), lambda content: True, failed=False)
-
-
-# -- what requests are made of -------------------------------------------------------------------------------
-
-
-def _bandit(name: str, what: str = "", /, **query: str) -> str:
-    """The path of a bandit; whatever the name has in it."""
-    if not name.strip("."):
-        raise InvalidInput("bandit", name, "the name of a bandit")
-    try:
-        path = f"/v1/bandits/{quote(name, safe='')}" + (f"/{what}" if what else "")
-        return f"{path}?{urlencode(query)}" if query else path
-    except UnicodeEncodeError:
-        raise InvalidInput("bandit", [name, *query.values()], "texts that can be encoded as UTF-8") from None
-
-
-def _body(message: msgspec.Struct) -> bytes:
-    try:
-        return msgspec.json.encode(message, enc_hook=_plain)
-    except UnicodeEncodeError as error:
-        raise InvalidInput("request", error.object, "texts that can be encoded as UTF-8") from None
-
-
-def _plain(value: Any, name: str = "request") -> Any:
-    """numpy's numbers, for instance those of a data frame's row."""
-    if getattr(value, "ndim", None) == 0:
-        return value.item()
-    raise InvalidInput(name, value, "what JSON can hold: texts, numbers, true, false, nothing")
-
-
-def _column(kind: Any) -> Column:
-    if isinstance(kind, Column):
-        return kind
-    if isinstance(kind, str):
-        return Column(type=kind)  # type: ignore[arg-type]
-    return Column(type="category", levels=list(kind))
-
-
-def _named(asked: DecisionRequest) -> DecisionRequest:
-    """The request with an id; its metadata are what JSON can hold."""
-    id = uuid.uuid4().hex if asked.id is None else asked.id
-    return msgspec.structs.replace(asked, id=id, metadata=_given(asked.metadata))
-
-
-def _given(metadata: Metadata | None) -> dict[str, Any] | None:
-    return None if metadata is None else _metadata(metadata)
-
-
-def _metadata(given: Metadata) -> dict[str, Any]:
-    return {column: _value(column, value) for column, value in given.items()}
-
-
-def _value(column: str, value: Any) -> Any:
-    """JSON has no infinity: it would be sent as a missing value."""
-    if isinstance(value, (str, bool, int)) or value is None:
-        return value
-    plain = value if isinstance(value, float) else _plain(value, f"metadata.{column}")
-    if isinstance(plain, float) and math.isinf(plain):
-        raise InvalidInput(f"metadata.{column}", plain, "a finite number, a text, or nothing")
-    return plain
-
-
-def _listed(names: Sequence[str] | None) -> list[str] | None:
-    if isinstance(names, str):
-        raise InvalidInput("eligible", names, "a list of the names of arms")
-    return None if names is None else list(names)
-
-
-def _id(decision: str | DecisionMade) -> str:
-    return decision if isinstance(decision, str) else decision.id
-
-
-def _number(reward: float) -> float:
-    """JSON has no NaN: it would be sent as null, which takes a reward back."""
-    plain = reward if isinstance(reward, (int, float)) else _plain(reward, "reward")
-    if not isinstance(plain, (int, float)) or not math.isfinite(plain):
-        raise InvalidInput("reward", reward, "a finite number")
-    return float(plain)
-
-
-def _checked(given: RewardMessage) -> RewardMessage:
-    if given.reward is not None:
-        _number(given.reward)
-    if not math.isfinite(given.exposure):
-        raise InvalidInput("exposure", given.exposure, "a finite number > 0")
-    return given
-
-
-def _check_finite(message: msgspec.Struct) -> None:
-    """JSON has no NaN: it would be sent as null, which stands for "learn it"."""
-
-    def look(path: str, value: Any) -> None:
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InvalidInput(path, value, "a finite number")
-        if isinstance(value, dict):
-            for name, inner in value.items():
-                look(f"{path}.{name}" if path else str(name), inner)
-        if isinstance(value, list):
-            for number, inner in enumerate(value):
-                look(f"{path}[{number}]", inner)
-
-    look("", msgspec.to_builtins(message, enc_hook=_plain))
 
 
 # -- how answers are read ------------------------------------------------------------------------------------
@@ -381,8 +293,7 @@ def _nothing(content: bytes) -> None:
 
 
 def _reader(kind: type[S], take: Callable[[S], T] = _same) -> Callable[[bytes], T]:  # type: ignore[assignment]
-    decoder = msgspec.json.Decoder(kind)
-    return lambda content: take(decoder.decode(content))
+    return lambda content: take(msgspec.json.decode(content, type=kind))
 
 
 def _get(path: str, kind: type[S], take: Callable[[S], T]) -> Call[T]:
