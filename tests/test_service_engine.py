@@ -287,12 +287,13 @@ def test_what_waits_aside_gets_its_turn_under_load(tmp_path: Path) -> None:
         stop = False
 
         async def client(number: int) -> None:
-            count = 0
+            count, rng = 0, np.random.default_rng(number)
             while not stop:
+                await asyncio.sleep(float(rng.uniform(0.0, 0.004)))  # not in step: somebody always waits
                 await decide(engine, ask("t", f"c{number}-{count}"))
                 count += 1
 
-        clients = [asyncio.create_task(client(number)) for number in range(16)]
+        clients = [asyncio.create_task(client(number)) for number in range(100)]
         await asyncio.sleep(0.1)
         try:
             await asyncio.wait_for(engine.add_arm("b", "late"), 10)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from metabandit.service.engine import Engine
 from metabandit.service.folding import folded, from_bytes, to_bytes
@@ -289,12 +290,14 @@ async def settled(engine: Engine, name: str = "b") -> State:
 
 
 def slow_gain(records: Sequence[DecisionRecord], weights: Sequence[float]) -> tuple[float, float, float]:
-    """The decisions' mean reward minus that of another way to decide, which weights each decision so; and its error.
+    """The decisions' mean reward minus that of another way to decide, half of its 95 % interval, and the other mean.
 
-    By the influence of each decision on the difference of the two means.
+    By the influence of each decision on the difference, and Student's t for as many rewards as the weights are worth.
     """
     rewards = np.array([record.reward for record in records], float) / [record.exposure for record in records]
     w = np.array(weights)
     mean, other = rewards.mean(), (w * rewards).sum() / w.sum()
     influence = (rewards - mean) / len(rewards) - w * (rewards - other) / w.sum()
-    return mean - other, float(np.sqrt((influence**2).sum())), other
+    worth = w.sum() ** 2 / (w**2).sum()
+    half = stats.t.ppf(0.975, worth - 1.0) * math.sqrt((influence**2).sum() * worth / (worth - 1.0))
+    return mean - other, half, other

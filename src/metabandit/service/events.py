@@ -93,6 +93,8 @@ class Amended(Struct, array_like=True):
     exposure: float
     old_value: float
     old_exposure: float
+    given: float
+    """when the reward first came"""
 
 
 class Retracted(Struct, array_like=True):
@@ -103,6 +105,8 @@ class Retracted(Struct, array_like=True):
     choices: int
     old_value: float
     old_exposure: float
+    given: float
+    """when the reward first came"""
 
 
 class Learned(Struct, array_like=True):

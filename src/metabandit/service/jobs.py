@@ -274,6 +274,8 @@ class Ledger:
     def __init__(self, state: State, found: Found) -> None:
         self.state, self.found = state, found
         self.now: dict[str, tuple[float, float] | None] = {}
+        self.given: dict[str, float] = {}
+        """when rewards came that are about to be appended"""
 
     def take(self, job: Learn, at: float) -> tuple[list[Row], list[RewardTaken]]:
         """The rows of a job and its answers; refused whole, with nothing changed, if anything of it is wrong."""
@@ -317,16 +319,23 @@ class Ledger:
         body: Any
         if now is None:
             assert wanted is not None
+            self.given[given.decision] = at
             body, effect = events.Reward(*share, *wanted), "learned"
         elif wanted is None:
-            body, effect = events.Retracted(*share, *now), "retracted"
+            body, effect = events.Retracted(*share, *now, self._given(given.decision)), "retracted"
         else:
-            body, effect = events.Amended(*share, *wanted, *now), "amended"
+            body, effect = events.Amended(*share, *wanted, *now, self._given(given.decision)), "amended"
         return events.row(body, at, history[0].task, given.decision), effect
 
     def _check_amendment(self, now: Any) -> None:
         if now is not None and not self.state.belief.can_rebuild:
             raise InvalidInput("amend", True, "false: with drift or discount the past has faded")
+
+    def _given(self, id: str) -> float:
+        """When a reward first came."""
+        if id in self.given:
+            return self.given[id]
+        return next(row.at for row in reversed(self.found[id]) if row.kind == events.REWARD)
 
     def _current(self, id: str, history: list[Row]) -> tuple[float, float] | None:
         """The reward a decision has."""

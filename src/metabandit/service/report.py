@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
 from metabandit.models.linear_belief import LinearBelief
 from metabandit.service.messages import (
@@ -86,7 +87,8 @@ def gains(state: State) -> list[Gain]:
     """What decisions earned beyond a uniform choice, and beyond the best single arm.
 
     Of rewards r with weights w = 1{the other way chooses this arm} / probability, the other way's mean reward is
-    sum w r / sum w; standard errors are those of the linearised difference of the two means.
+    sum w r / sum w; standard errors are those of the linearised difference of the two means. Unequal weights say no
+    more than (sum w)^2 / sum w^2 rewards would: as many count for the quantile of Student's t.
     """
     tally = state.tally
     if tally.everything[0] < ENOUGH:
@@ -110,14 +112,18 @@ def _gain(over: str, everything: list[float], sums: list[float]) -> Gain:
     own = max(0.0, squares / n - mean * mean) / n
     others = max(0.0, wwrr - 2.0 * other * wwr + other * other * ww) / (w * w)
     both = (wrr - (mean + other) * wr + mean * other * w) / (n * w)
+    worth = w * w / ww
     return Gain(
-        over=over, earned=_estimate(mean, own), other=_estimate(other, others),
-        gain=_estimate(mean - other, max(0.0, own + others - 2.0 * both)),
+        over=over, earned=_estimate(mean, own, n), other=_estimate(other, others, worth),
+        gain=_estimate(mean - other, max(0.0, own + others - 2.0 * both), worth),
     )  # fmt: skip
 
 
-def _estimate(value: float, variance: float) -> Estimate:
-    half = Z * math.sqrt(variance)
+def _estimate(value: float, variance: float, n: float) -> Estimate:
+    """A 95 % interval; n : how many rewards it rests on."""
+    half = math.inf
+    if n > 1.5:
+        half = float(stdtrit(n - 1.0, 0.975)) * math.sqrt(variance * n / (n - 1.0))
     return Estimate(value=value, low=value - half, high=value + half)
 
 

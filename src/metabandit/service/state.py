@@ -218,10 +218,10 @@ class State:
         else:
             self.belief.retract(row.task, body.arm, old)
         share = (body.arm, body.probability, body.choices)
-        self.tally.rewarded(*share, old / span, row.at, -1)
+        self.tally.rewarded(*share, old / span, body.given, -1)
         if row.kind == events.AMENDED:
             self._observe(row.task, body.arm, body.value, body.exposure)
-            self.tally.rewarded(*share, body.value / body.exposure, row.at, 1)
+            self.tally.rewarded(*share, body.value / body.exposure, body.given, 1)
         self._settle()
 
     def _adopt(self, body: events.Learned) -> None:
