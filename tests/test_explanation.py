@@ -149,8 +149,68 @@ def test_the_picture(tmp_path: Path) -> None:
 def test_to_arviz() -> None:
     bandit, *_ = story(0.5)
     posterior = bandit.to_arviz(draws=4000).posterior["theta"]
-    assert posterior.shape == (1, 4000, bandit.belief.n_features)
+    assert posterior.shape == (4, 1000, bandit.belief.n_features)
     assert list(posterior["coefficient"].values) == bandit.features.coefficient_names(ARMS)
     mean, cov = bandit.belief.coef
-    z = (np.asarray(posterior)[0].mean(axis=0) - mean) / np.sqrt(np.diagonal(cov) / 4000)
+    z = (np.asarray(posterior).mean(axis=(0, 1)) - mean) / np.sqrt(np.diagonal(cov) / 4000)
     assert np.abs(z).max() < 4.5
+
+
+@pytest.mark.parametrize(
+    ("model", "also"),
+    [
+        (mb.BetaLogisticModel(0.0, 1.0, "drawn"), {"dispersion"}),
+        (mb.LinearMixedModel(learning="full"), {"noise_var", "task_var", "particle"}),
+        (mb.LinearMixedModel(0.0, 1.0, 0.5, mb.InverseGamma(2.0, 2.0)), {"noise_var"}),
+        (mb.GaussianProcessModel(mb.SquaredExponential(1.0), 0.5, 1.0), set()),
+    ],
+    ids=["beta", "particles", "unknown noise", "process"],
+)
+def test_to_arviz_has_all_that_is_drawn_in_chains(model: object, also: set[str]) -> None:
+    bandit = mb.MultiTaskBandit(["a", "b"], metadata=["x"], model=model, seed=1)
+    for j in range(12):
+        bandit.learn(bandit.decide(f"t{j % 4}", {"x": float(j % 4)}), float(j % 3 == 0))
+    posterior = bandit.to_arviz(draws=400).posterior
+    assert set(posterior.data_vars) == {"theta", *also}
+    assert posterior["theta"].shape[:2] == (4, 100)
+    assert all(np.asarray(posterior[name]).std() > 0.0 for name in also)
+    assert bandit.to_arviz(draws=10).posterior["theta"].shape[:2] == (1, 10)
+
+
+@pytest.mark.parametrize("dispersion", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [mb.BetaLogisticModel, mb.GammaLogModel])
+def test_weights_are_the_first_order_of_what_other_data_do(kind: type, dispersion: float) -> None:
+    """One reward more in a cell of ten thousand moves the arms of task 0, theta at its mode, as the weights say."""
+    rng = np.random.default_rng(1)
+    phi, n, k = rng.standard_normal((3, 2, 2)), 10_000, 2
+
+    def means(extra: float) -> tuple[np.ndarray, object]:
+        belief = kind(0.0, 1.0, dispersion).belief(k, 2)
+        belief.add_tasks(phi)
+        for i, a in ((0, 0), (1, 0), (1, 1), (2, 1)):
+            size = 20 if i == 0 else n
+            wins = size // (3 + i + a) + (extra if (i, a) == (2, 1) else 0.0)
+            counts = [wins, size - wins] if kind is mb.BetaLogisticModel else [wins, size]
+            belief.coefs.record(np.array([i * k + a]), np.array([counts], float))
+        return belief.family.law(phi[0] @ belief.mode, belief.counts[0], np.array([dispersion])).mean, belief
+
+    moved = (means(25.0)[0] - means(-25.0)[0]) * n / 50.0
+    others, size = means(0.0)[1].weights_of_others(0)
+    np.testing.assert_allclose(others[2], moved, rtol=1e-3)
+    assert np.abs(moved).min() > 1e-6
+    assert size[0] == 0.0
+    assert size[1] > 0.0
+
+
+@pytest.mark.parametrize(
+    "model", [mb.BetaLogisticModel(), mb.GammaLogModel(), mb.LinearMixedModel(learning="full")], ids=repr
+)
+def test_what_a_task_saw_itself_is_no_prior(model: object) -> None:
+    """A task that is alone has the prior of its metadata, whatever its own rewards; and others weigh by name."""
+    bandit = mb.MultiTaskBandit(["a", "b"], model=model, seed=1)
+    bandit.learn_many({"task": ["u"] * 200, "arm": ["a"] * 200, "reward": [1.0] * 200})
+    why = bandit.explain("u")
+    assert abs(why.arms[0].prior_mean - why.arms[1].prior_mean) < 0.1
+    assert why.tasks == []
+    bandit.learn_many({"task": ["v"] * 20 + ["w"] * 2, "arm": ["a"] * 22, "reward": [0.0, 1.0] * 11})
+    assert [name for name, *_ in bandit.explain("u").tasks] == ["v", "w"]

@@ -66,7 +66,7 @@ class Explanation:
     unit: str
     """what `pulls` counts: "pulls", or "exposure" for counts"""
     exact: bool
-    """whether prior and weights are exact (Gaussian models) or from the posterior of the coefficients"""
+    """whether prior and weights are exact (linear models with one set of variances), or to first order"""
 
     def __str__(self) -> str:
         pulls = sum(arm.pulls for arm in self.arms)
@@ -168,26 +168,35 @@ def _explain_linear(subject: Subject, belief: LinearBelief, i: int) -> Explanati
     arms = _arms(
         subject, i, found.prior.mean, sd, np.diagonal(found.own), worth, mean, np.sqrt(np.diagonal(cov))
     )
-    heaviest = np.argsort(-found.size, kind="stable")[: 4 * SHOWN]
-    weights = [
-        (subject.tasks.names[j], float(found.size[j]), dict(zip(subject.arms, found.others[j].tolist(), strict=True)))
-        for j in heaviest if found.size[j] > 0.0
-    ]  # fmt: skip
+    weights = _heaviest(subject, found.others, found.size)
     return Explanation(
         subject.tasks.names[i], arms, _features(subject, i, found.coef.mean), weights, *_units(subject), True
     )
 
 
+def _heaviest(subject: Subject, others: Array, size: Array) -> list[tuple[Name, float, dict[str, float]]]:
+    return [
+        (subject.tasks.names[j], float(size[j]), dict(zip(subject.arms, others[j].tolist(), strict=True)))
+        for j in np.argsort(-size, kind="stable")[: 4 * SHOWN] if size[j] > 0.0
+    ]  # fmt: skip
+
+
 def _explain_by_coefficients(subject: Subject, i: int) -> Explanation:
-    """For models without exact weights: the prior at the posterior of the coefficients, own data by pseudo-counts."""
+    """For models without exact weights: prior and weights as the belief tells them, own data by pseudo-counts."""
     belief = subject.belief
     prior_mean, prior_sd, worth = belief.prior_from_metadata(i)
     counts, _ = belief.own_data(i)
     mean, cov = belief.posterior(i)
     own_weight = counts / np.maximum(counts + worth, 1e-300)
     arms = _arms(subject, i, prior_mean, prior_sd, own_weight, worth, mean, np.sqrt(np.diagonal(cov)))
+    weights = _heaviest(subject, *belief.weights_of_others(i))
     return Explanation(
-        subject.tasks.names[i], arms, _features(subject, i, belief.coef.mean), [], *_units(subject), False
+        subject.tasks.names[i],
+        arms,
+        _features(subject, i, belief.coef.mean),
+        weights,
+        *_units(subject),
+        False,
     )
 
 

@@ -255,6 +255,13 @@ class Belief(ABC):
         """r_i from its metadata and the other tasks' data: mean (K,), sd (K,), and how many pulls it is worth (K,)."""
         raise InvalidInput("belief", f"<{type(self).__name__}>", "a belief that can be explained")
 
+    def weights_of_others(self, i: int) -> tuple[Array, Array]:
+        """For each task the weights of its mean rewards, in sum, in the mean of each arm of task i : (n, K).
+
+        And the sums of their absolute values (n,). Nothing, (0, K) and (0,), where they cannot be told.
+        """
+        return np.zeros((0, self.n_arms)), np.zeros(0)
+
     # -- growth ----------------------------------------------------------------------------------------------
 
     @abstractmethod

@@ -214,6 +214,11 @@ class CollapsedBelief(Belief):
         mean, var = law.mean.mean(axis=1), (law.sd**2).mean(axis=1) + law.mean.var(axis=1)
         return mean, np.sqrt(var), self.family.worth(mean, var)
 
+    def weights_of_others(self, i: int) -> tuple[Array, Array]:
+        from metabandit.models.collapsed_influence import weights_of_others
+
+        return weights_of_others(self, self.index(i))
+
     @property
     def information(self) -> float:
         """log |posterior precision| - log |prior precision| of theta, at the mode or of the filter."""

@@ -60,6 +60,14 @@ class Family(ABC):
         """How many rewards a conjugate law of this mean and variance is worth; infinitely many at variance 0."""
 
     @abstractmethod
+    def slope(self, eta: Array, counts: Array, psi: float) -> Array:
+        """dE[r | eta, counts] / deta of cells, counts (m, 2)."""
+
+    @abstractmethod
+    def pull(self, eta: Array, counts: Array, psi: float) -> Array:
+        """d(dl/deta) / d(mean reward) of cells, counts (m, 2): with how much force their data pull at eta."""
+
+    @abstractmethod
     def law(self, eta: Array, counts: Array, psi: Array) -> Beta | Gamma | Normal:
         """The law of the mean rewards given theta: eta (..., K), counts (..., K, 2), psi (..., 1)."""
 
@@ -95,6 +103,22 @@ class BetaBernoulli(Family):
 
     def follow(self, *arrays: Any) -> None:
         _beta.follow(*arrays)
+
+    def slope(self, eta: Array, counts: Array, psi: float) -> Array:
+        mu, nu = logistic(eta)
+        slope: Array = mu * nu / (1.0 + counts.sum(axis=-1) * psi)
+        return slope
+
+    def pull(self, eta: Array, counts: Array, psi: float) -> Array:
+        from scipy.special import zeta  # zeta(2, x) is the trigamma function
+
+        n: Array = counts.sum(axis=-1)
+        if not psi:
+            return n
+        mu, nu = (np.maximum(part, 1e-100) for part in logistic(eta))
+        both = zeta(2, mu / psi + counts[..., 0]) + zeta(2, nu / psi + counts[..., 1])
+        pull: Array = n * mu * nu / psi * both
+        return pull
 
     def law(self, eta: Array, counts: Array, psi: Array) -> Beta | Normal:
         mu, nu = logistic(eta)
@@ -139,6 +163,16 @@ class GammaPoisson(Family):
 
     def follow(self, *arrays: Any) -> None:
         _poisson.follow(*arrays)
+
+    def slope(self, eta: Array, counts: Array, psi: float) -> Array:
+        mu = np.exp(np.clip(eta, -FAR_RATE, FAR_RATE))
+        slope: Array = mu * (1.0 + psi * counts[..., 0]) / (1.0 + psi * mu * counts[..., 1]) ** 2
+        return slope
+
+    def pull(self, eta: Array, counts: Array, psi: float) -> Array:
+        mu = np.exp(np.clip(eta, -FAR_RATE, FAR_RATE))
+        pull: Array = counts[..., 1] / (1.0 + psi * mu * counts[..., 1])
+        return pull
 
     def law(self, eta: Array, counts: Array, psi: Array) -> Gamma | Normal:
         mu = np.exp(np.clip(eta, -FAR_RATE, FAR_RATE))

@@ -12,6 +12,7 @@ from metabandit.laws import Draw, Gaussian, Normal
 from metabandit.learning.quadrature import log_sum
 from metabandit.learning.variances import WeakPrior
 from metabandit.models.base import Belief
+from metabandit.models.influence import influence
 from metabandit.models.linear import LinearMixedModel
 from metabandit.models.linear_belief import LinearBelief
 from metabandit.models.linear_learning import next_fit, weak_prior
@@ -143,6 +144,11 @@ class ParticleBelief(Belief):
         self.set.retract(tasks, arms, rewards)
         self._changed()
 
+    def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
+        """All rewards of one arm, to leave no rounding of what was retracted; ignored unless they are all."""
+        self.set.recount(arm, tasks, rewards)
+        self.version += 1
+
     def set_features(self, i: int, phi: Any) -> None:
         """Other features for a task, as if it had had them from the start."""
         self.set.set_features(i, phi)
@@ -186,12 +192,19 @@ class ParticleBelief(Belief):
         return mean, np.sqrt(np.einsum("g,gnk->nk", weights, sds**2 + (means - mean) ** 2))
 
     def prior_from_metadata(self, i: int) -> tuple[Array, Array, Array]:
-        """The mean and sd of r_i by its metadata alone, and what that is worth in rewards: (K,)."""
-        phi, (mean, cov) = self.features.phi(self.index(i)), self.coef
+        """r_i from its metadata and the other tasks' data: mean (K,), sd (K,), and what that is worth (K,).
+
+        The particles keep the weights that all data give them.
+        """
+        mean, cov = self._mixed([influence(member, self.index(i)).prior for member in self.set.members])
+        var = np.diagonal(cov)
+        return mean, np.sqrt(var), self.noise / var
+
+    def weights_of_others(self, i: int) -> tuple[Array, Array]:
+        found = [influence(member, self.index(i)) for member in self.set.members]
         weights = self._mixture()[1]
-        own = float(weights @ self.set.task_vars)
-        sd = np.sqrt(own + np.einsum("kd,de,ke->k", phi, cov, phi))
-        return phi @ mean, sd, float(weights @ self.set.noise_vars) / sd**2
+        others, sizes = np.array([f.others for f in found]), np.array([f.size for f in found])
+        return np.einsum("g,gnk->nk", weights, others), weights @ sizes
 
     @property
     def information(self) -> float:
