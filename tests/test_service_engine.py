@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from metabandit.service.engine import Engine
 from metabandit.service.errors import Busy, Conflict
 from metabandit.service.messages import BanditChange, ModelSettings, TaskMetadata
 from metabandit.service.stores.base import Row, Session, StoreError
+from metabandit.service.stores.postgres import PostgresStore
 from metabandit.service.stores.sqlite import SQLiteStore
+from tests.postgres import postgres_server, postgres_url
 from tests.twins.service import (
     ARMS,
     BANDITS,
@@ -39,6 +41,8 @@ from tests.twins.service import (
     same_belief,
     settled,
 )
+
+__all__ = ["postgres_server", "postgres_url"]  # fixtures
 
 Story = Callable[[Engine], Coroutine[Any, Any, None]]
 OSLO, TROMSO = {"age": 31.0, "country": "NO"}, {"age": 60.0, "country": "NO"}
@@ -958,3 +962,195 @@ def test_arms_with_variances_of_their_own(tmp_path: Path) -> None:
             assert (await audit(engine.store)).clean
 
     asyncio.run(run())
+
+
+# -- several engines on one database -------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def several(
+    url: str, count: int, kind: str = "known", learner: bool = False
+) -> AsyncIterator[list[Engine]]:
+    async with AsyncExitStack() as stack:
+        yield [
+            await stack.enter_async_context(running(PostgresStore(url), bandit(kind), learner=learner))
+            for _ in range(count)
+        ]
+
+
+async def at_one(engines: list[Engine], name: str = "b") -> None:
+    """All engines know all rows; they are what the log says, to the last bit, and nothing differs in the audit."""
+    states = [await settled(engine, name) for engine in engines]
+    while len({state.seq for state in states}) > 1:
+        states = [await settled(engine, name) for engine in engines]
+    truth = await refolded(engines[0], name)
+    for state in states:
+        assert differences(state, truth) == []
+    result = await audit(engines[0].store, name)
+    assert result.clean, str(result)
+
+
+@pytest.mark.parametrize(("kind", "count"), [("known", 2), ("every", 4), ("binary-learned", 2)])
+def test_several_engines_are_one(kind: str, count: int, postgres_url: str) -> None:
+    """Each lives a life of its own on one bandit, at once: every decision is there once, with its last reward."""
+
+    async def story() -> None:
+        async with several(postgres_url, count, kind, learner=True) as engines:
+            lives = [Life(engine, seed=j) for j, engine in enumerate(engines)]
+            for j, life in enumerate(lives):
+                life.prefix = f"e{j}"
+            without = ["erase", "learn", "arm"]
+            await asyncio.gather(
+                lives[0].go(80, ["erase", "learn"]), *(life.go(80, without) for life in lives[1:])
+            )
+            for engine in engines:
+                engine._tasks[0].cancel()
+            await at_one(engines)
+            found = await records_of(engines[-1])
+            assert len(found) == sum(len(life.made) for life in lives)
+            for life in lives:
+                for id, made in life.made.items():
+                    record = found[id]
+                    assert (record.arm, record.probability, record.version) == (
+                        made.arm,
+                        made.probability,
+                        made.version,
+                    )
+                    reward = None if record.reward is None else (record.reward, record.exposure)
+                    assert reward == life.rewards.get(id)
+            assert len({row.key for row in await log_of(engines[0]) if row.kind == events.DECISION}) == len(
+                found
+            )
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
+def test_the_same_request_to_several_engines(postgres_url: str) -> None:
+    """One decision, one answer; of two different rewards at once one is refused; a name is given once."""
+
+    async def story() -> None:
+        async with several(postgres_url, 3) as engines:
+            for j in range(10):
+                asked = [
+                    decide(engine, ask("t", f"d{j}", OSLO), ask(f"t{j}", f"e{j}")) for engine in engines * 4
+                ]
+                answers = await asyncio.gather(*asked)
+                assert len({msgspec.json.encode(answer) for answer in answers}) == 1
+                gave = [
+                    outcome(engine.reward("b", [pay(f"d{j}", float(n))])) for n, engine in enumerate(engines)
+                ]
+                said = await asyncio.gather(*gave)
+                assert sorted(type(error).__name__ for error in said) == ["ConflictingReward"] * 2 + [
+                    "NoneType"
+                ]
+                told = [outcome(engine.add_arm("b", f"arm{j}")) for engine in engines]
+                assert sorted(type(error).__name__ for error in await asyncio.gather(*told)) == [
+                    "Conflict"
+                ] * 2 + ["NoneType"]
+            await at_one(engines)
+            assert len(await records_of(engines[0])) == 20
+            made = await asyncio.gather(*(outcome(engine.create(bandit(name="c"))) for engine in engines))
+            assert sorted(type(error).__name__ for error in made) == ["Conflict"] * 2 + ["NoneType"]
+            await asyncio.gather(*(engine.decide("c", [ask("t", "x")]) for engine in engines))
+            await engines[0].delete("c")
+            await engines[1].create(bandit(name="c", seed=6))
+            answers = await asyncio.gather(
+                *(outcome(engine.decide("c", [ask("t", "x")])) for engine in engines)
+            )
+            assert all(isinstance(answer, (UnknownName, Busy, type(None))) for answer in answers)
+            await asyncio.sleep(0.5)
+            assert {(await engine.bandit("c")).seed for engine in engines} == {6}
+            assert len({id(desk.task) for engine in engines for desk in engine.desks.values()}) == 6
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
+def test_a_task_erased_by_one_engine_is_gone_from_all(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While others decide for it: then it is a new task. No snapshot brings it back."""
+
+    async def story() -> None:
+        async with several(postgres_url, 3) as engines:
+            await decide(engines[0], ask("u", "first", OSLO))
+            stop = False
+
+            async def client(number: int) -> int:
+                count = 0
+                while not stop:
+                    (made,) = await decide(engines[number], ask(f"t{count % 3}", f"c{number}-{count}", OSLO))
+                    with suppress(UnknownName):  # erased meanwhile
+                        await engines[number].reward("b", [pay(made.id, 1.0)])
+                    count += 1
+                return count
+
+            clients = [asyncio.create_task(client(number)) for number in (0, 1, 2)]
+            for j in range(6):
+                await asyncio.sleep(0.2)
+                await outcome(engines[j % 3].erase("b", f"t{j % 3}"))
+                for engine in engines:
+                    await engine.learner.keep(engine.desks["b"], least=0)
+            stop = True
+            counts = await asyncio.gather(*clients)
+            assert min(counts) > 5
+            await at_one(engines)
+            for engine in engines:
+                await engine.erase("b", f"t{engines.index(engine)}")
+            await at_one(engines)
+            assert list(engines[0].desks["b"].state.tasks.index) == ["u"]
+            assert list(await records_of(engines[0])) == ["first"]
+
+    asyncio.run(asyncio.wait_for(story(), 120))
+
+
+def started(server: Any) -> None:
+    """Its last children may hold on to its memory for a moment."""
+    for left in reversed(range(10)):
+        try:
+            server.start()
+            return
+        except AssertionError:
+            assert left
+            time.sleep(0.5)
+
+
+def test_a_database_that_goes_away_comes_back(postgres_server: Any, postgres_url: str) -> None:
+    """kill -9 of the server under load: StoreError to who asked, and everything acknowledged is there once."""
+
+    async def story() -> None:
+        async with several(postgres_url, 2) as engines:
+            await decide(engines[0], ask("t", "first", OSLO))
+            acknowledged: dict[str, Any] = {}
+            failures: list[BaseException] = []
+            stop = False
+
+            async def client(number: int) -> None:
+                count = 0
+                while not stop:
+                    id = f"c{number}-{count}"
+                    try:
+                        (made,) = await decide(engines[number % 2], ask(f"t{count % 5}", id, OSLO))
+                        acknowledged[id] = made
+                        count += 1
+                    except StoreError as error:
+                        failures.append(error)
+                        await asyncio.sleep(0.05)
+
+            clients = [asyncio.create_task(client(number)) for number in range(6)]
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(postgres_server.kill)
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(started, postgres_server)
+            before = len(acknowledged)
+            while len(acknowledged) < before + 30:
+                await asyncio.sleep(0.05)
+            stop = True
+            await asyncio.gather(*clients)
+            assert failures
+            await at_one(engines)
+            found = await records_of(engines[0])
+            assert len(found) == len(acknowledged) + 1
+            for id, made in acknowledged.items():
+                assert (found[id].arm, found[id].probability) == (made.arm, made.probability)
+
+    asyncio.run(asyncio.wait_for(story(), 120))

@@ -172,7 +172,7 @@ class Life:
         self.made: dict[str, Any] = {}
         self.rewards: dict[str, tuple[float, float]] = {}
         self.tasks: dict[str, Any] = {}
-        self.numbers = 0
+        self.prefix, self.numbers = name, 0
 
     def metadata(self) -> dict[str, Any] | None:
         if self.rng.random() < 0.3:
@@ -198,7 +198,7 @@ class Life:
             if task not in self.tasks:
                 metadata = self.metadata()
             eligible = ARMS[:2] if self.rng.random() < 0.1 else None
-            asked.append(ask(task, f"{self.name}-{self.numbers}", metadata, eligible))
+            asked.append(ask(task, f"{self.prefix}-{self.numbers}", metadata, eligible))
             if metadata or task not in self.tasks:
                 self.tasks[task] = metadata
         for made in await self.engine.decide(self.name, asked):
