@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
+MOST = 1e100  # of numbers: their squares are numbers, too
 MOST_NAME, MOST_ARMS, MOST_COLUMNS, MOST_BATCH = 256, 1000, 200, 10_000
 
 Name = Annotated[str, Meta(min_length=1, max_length=MOST_NAME)]
@@ -36,13 +37,15 @@ class Column(Message, omit_defaults=True):
 class ModelSettings(Message, omit_defaults=True):
     """The hierarchical model. Whatever is not given is learned."""
 
-    coef_mean: float = 0.0
-    coef_cov: float | None = None
-    task_cov: float | list[float] | Shape | None = None
+    coef_mean: Annotated[float, Meta(ge=-MOST, le=MOST)] = 0.0
+    coef_cov: Annotated[float, Meta(ge=0, le=MOST)] | None = None
+    task_cov: (
+        Annotated[float, Meta(ge=0, le=MOST)] | list[Annotated[float, Meta(ge=0, le=MOST)]] | Shape | None
+    ) = None
     """of real rewards: a number, one for each arm, or the shape in which it is learned"""
-    noise_var: float | None = None
+    noise_var: Annotated[float, Meta(gt=0, le=MOST)] | None = None
     """of real rewards"""
-    dispersion: float | None = None
+    dispersion: Annotated[float, Meta(gt=0, le=MOST)] | None = None
     """of binary rewards and counts"""
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 from typing import Any
 
 import msgspec
 
 from metabandit import __version__
+from metabandit.service import messages as all_messages
 from metabandit.service.exporting import MEDIA
 from metabandit.service.messages import Problem
+from metabandit.service.reading import JSON
 from metabandit.service.routes import ROUTES, File, Route
 
 REFERENCE = "#/components/schemas/{name}"
@@ -37,7 +41,7 @@ EXAMPLES: dict[str, Any] = {
     "RewardTaken": {"decision": "send-1", "effect": "learned"},
     "Problem": {
         "type": "about:blank", "title": "Bad Request", "status": 400, "field": "policy.floor", "value": "2",
-        "detail": "policy.floor: got 2; accepted: float <= 1.0", "accepted": "float <= 1.0",
+        "detail": "policy.floor: got 2; accepted: a number <= 1.0", "accepted": "a number <= 1.0",
     },
 }  # fmt: skip
 
@@ -47,6 +51,7 @@ REFUSALS = {
     403: "The key's scope does not allow it.",
     404: "There is no such bandit, task or decision.",
     409: "At odds with what there is; nothing was changed.",
+    408: "The body did not come in time.",
     413: "Too much at once.",
     415: "The body is not application/json.",
     429: "Too many requests with this key.",
@@ -60,9 +65,13 @@ def document() -> dict[str, Any]:
     _, schemas = msgspec.json.schema_components([*dict.fromkeys(messages), Problem], ref_template=REFERENCE)
     for name, example in EXAMPLES.items():
         schemas[name]["examples"] = [example]
+    for name, field, text in _told():
+        if name in schemas:
+            schemas[name]["properties"][field]["description"] = text
     paths: dict[str, dict[str, Any]] = {}
     for route in ROUTES:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    paths |= {path: {"get": _own(path, *about)} for path, about in OWN.items()}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -80,6 +89,41 @@ def document() -> dict[str, Any]:
         },
         "security": [{"key": []}, {}],
     }
+
+
+def _told() -> list[tuple[str, str, str]]:
+    """What the text under each field of a message says: (message, field, text)."""
+    found = []
+    for kind in ast.parse(inspect.getsource(all_messages)).body:
+        if isinstance(kind, ast.ClassDef):
+            for field, text in zip(kind.body, kind.body[1:], strict=False):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    assert isinstance(field.target, ast.Name)
+                    words = " ".join(ast.literal_eval(text.value).split()).replace("None", "null")
+                    found.append((kind.name, field.target.id, words))
+    return found
+
+
+OWN = {
+    "/healthz": ("healthz", "Whether the process answers.", JSON, {"status": "ok"}),
+    "/readyz": ("readyz", "Whether bandits are loaded and the store answers.", JSON, {"status": "ready"}),
+    "/metrics": (
+        "metrics",
+        "What Prometheus is told. Scope: read, where keys are needed.",
+        "text/plain",
+        None,
+    ),
+}
+
+
+def _own(path: str, name: str, about: str, media: str, example: Any) -> dict[str, Any]:
+    schema = {"type": "string"} if example is None else {"type": "object"}
+    content = {media: {"schema": schema} | ({} if example is None else {"example": example})}
+    refused = {"application/problem+json": {"schema": _reference(Problem)}}
+    statuses = {"/readyz": (503,), "/metrics": (401, 403, 429, 503)}.get(path, ())
+    answers = {str(status): {"description": REFUSALS[status], "content": refused} for status in statuses}
+    made = {"operationId": name, "summary": about, "tags": ["health"]}
+    return made | {"responses": {"200": {"description": "The answer.", "content": content}} | answers}
 
 
 def _operation(route: Route) -> dict[str, Any]:
