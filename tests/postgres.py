@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -73,16 +74,23 @@ class Server:
 
     def kill(self) -> None:
         """kill -9 of the server; its children see it and end, and only then another one can start."""
-        postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
-        children = subprocess.run(
-            ["ps", "-o", "pid=", "--ppid", str(postmaster)], capture_output=True, text=True
-        )
-        os.kill(postmaster, signal.SIGKILL)
+        os.kill(int((self.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
         end = time.monotonic() + SECONDS
-        for pid in [postmaster, *map(int, children.stdout.split())]:
-            while running(pid):
-                assert time.monotonic() < end, f"process {pid} of the server does not end"
-                time.sleep(0.02)
+        while left := self._processes():
+            assert time.monotonic() < end, f"processes {left} of the server do not end"
+            time.sleep(0.02)
+        # A zombie may keep its number for long: the next server would take it for one that runs.
+        for lock in (self.data / "postmaster.pid", self.folder / f".s.PGSQL.{self.port}.lock"):
+            lock.unlink()
+
+    def _processes(self) -> list[int]:
+        """Whoever works in its folder: also children that it had just then, and that nobody has a list of."""
+        found = []
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                if (place / "cwd").readlink() == self.data and running(int(place.name)):
+                    found.append(int(place.name))
+        return found
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         """What psql prints."""
