@@ -256,9 +256,27 @@ print(any(places[0].rglob("*.nbi")))
 
 
 def test_kernels_work_where_no_cache_folder_can_be_written(tmp_path: Path) -> None:
-    """Neither the package's folder nor the user's: one private temporary folder serves all kernels."""
-    out = python(NOWHERE, NUMBA_CACHE_DIR="", TMPDIR=str(tmp_path)).stdout
-    assert out.split() == ["True", "1", "True", "True"]
+    """Neither the package's folder nor the user's: one private temporary folder serves all kernels, every time."""
+    for _ in range(2):
+        out = python(NOWHERE, NUMBA_CACHE_DIR="", TMPDIR=str(tmp_path)).stdout
+        assert out.split() == ["True", "1", "True", "True"]
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no owner here")
+@pytest.mark.parametrize("trap", ["open", "link"])
+def test_a_cache_that_others_could_write_is_not_used(trap: str, tmp_path: Path) -> None:
+    """Compiled code is run as it is: a folder put there under the expected name stays empty."""
+    place, elsewhere = tmp_path / f"metabandit-{os.geteuid()}", tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    if trap == "link":
+        place.symlink_to(elsewhere)
+    else:
+        place.mkdir()
+        place.chmod(0o777)
+    made = python(NOWHERE.split("places =")[0], NUMBA_CACHE_DIR="", TMPDIR=str(tmp_path))
+    assert made.stdout.split() == ["True"]
+    assert list(place.iterdir()) == list(elsewhere.iterdir()) == []
+    assert len(list(tmp_path.glob("metabandit-*"))) == 2
 
 
 @pytest.mark.skipif(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import stat
 import sys
 import tempfile
 import threading
@@ -36,10 +39,23 @@ def _compile(function: F, fastmath: Any) -> F:
     try:
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package folder nor the user's cache folder can be written
-        # A place of our own, unguessable: the cache holds code, and a shared temporary folder is not to be
-        # trusted.
-        numba.config.CACHE_DIR = tempfile.mkdtemp(prefix="metabandit-")
+        numba.config.CACHE_DIR = _private_folder()
         return numba.njit(cache=True, **options)(function)
+
+
+def _private_folder() -> str:
+    """A temporary folder for the cache, the same at the next start if it is nobody else's.
+
+    The cache holds code: a folder that others own, or may write, is not to be trusted. Then one is made whose
+    name nobody could guess.
+    """
+    user = os.geteuid() if hasattr(os, "geteuid") else 0
+    place = os.path.join(tempfile.gettempdir(), f"metabandit-{user}")
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(place, 0o700)
+    found = os.lstat(place)
+    private = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
+    return place if private else tempfile.mkdtemp(prefix="metabandit-")
 
 
 class _Notice(event.Listener):  # type: ignore[misc]
