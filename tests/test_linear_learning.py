@@ -11,7 +11,7 @@ import pytest
 from metabandit.errors import InvalidInput
 from metabandit.learning.variances import Learnable, Variances, WeakPrior, compound
 from metabandit.models.linear import CompoundSymmetric, LinearMixedModel
-from metabandit.models.linear_learning import guess, weak_prior
+from metabandit.models.linear_learning import RewardScale, guess, weak_prior
 from tests.twins.linear import Dense
 
 Array = np.ndarray[Any, Any]
@@ -243,6 +243,26 @@ def test_batching_does_not_change_what_is_learned(shape: str) -> None:
     for other in made[1:]:
         np.testing.assert_allclose(other.task, made[0].task, rtol=1e-9)
         np.testing.assert_allclose(other.noise, made[0].noise, rtol=1e-9)
+
+
+def test_the_scale_of_the_weak_priors_is_the_variance_of_the_rewards_there_are() -> None:
+    rng = np.random.default_rng(80)
+    arms, rewards = rng.integers(0, K, 50), 5.0 + np.arange(50) % 7 + rng.normal(size=50)
+    scale, one_by_one = RewardScale(K), RewardScale(K)
+    scale.add(arms, rewards, 1.0)
+    for j in range(50):
+        one_by_one.add(arms[j : j + 1], rewards[j : j + 1], 1.0)
+    assert scale.sums.tolist() == one_by_one.sums.tolist()
+    assert scale.variance() == pytest.approx(rewards.var(ddof=1), rel=1e-12)
+    scale.add(arms[20:], rewards[20:], -1.0)
+    assert scale.variance() == pytest.approx(rewards[:20].var(ddof=1), rel=1e-9)
+    scale.recount(1, rewards[20:][arms[20:] == 1])
+    left = np.concatenate([rewards[:20][arms[:20] != 1], rewards[20:][arms[20:] == 1]])
+    assert scale.variance() == pytest.approx(left.var(ddof=1), rel=1e-9)
+    scale.add(np.zeros(0, np.int64), np.zeros(0), 1.0)
+    for arm in range(K):
+        scale.recount(arm, np.zeros(0))
+    assert 0.0 < scale.variance() < 1e-50
 
 
 def test_learned_slopes_on_given_vectors() -> None:
