@@ -10,11 +10,12 @@ import math
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import polars
 import pytest
@@ -24,7 +25,10 @@ from metabandit.service.metrics import forget_dead
 from metabandit.service.settings import Settings
 from metabandit.service.state import State
 from metabandit.service.stores.base import Row
-from tests.answering import Answering, answering, store
+from tests.answering import SECONDS, Answering, answering, store
+from tests.postgres import Server, postgres_server, postgres_url
+
+__all__ = ["postgres_server", "postgres_url"]  # fixtures
 
 numbers = itertools.count(1)
 COLUMNS = {"age": {"type": "number", "low": 0, "high": 120}, "country": {"type": "category"}}
@@ -387,6 +391,24 @@ def test_an_export_is_refused_before_it_begins(service: Answering) -> None:
     assert table(service, path, "decisions", "csv") == table(service, path, "decisions", "parquet") == []
 
 
+@pytest.mark.parametrize("format", ["csv", "parquet"])
+def test_half_an_export_does_not_look_like_a_whole_one(
+    service: Answering, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = lived(service)
+    whole = service.engine.export
+
+    async def cut(name: str) -> AsyncIterator[Any]:
+        async for records in whole(name):
+            yield records[:5]
+            await service.engine.delete(name)
+
+    monkeypatch.setattr(service.engine, "export", cut)
+    with pytest.raises(httpx.RemoteProtocolError):
+        service.http.get(f"{path}/export?format={format}")
+    service.ask("GET", "/healthz")
+
+
 # -- erasing ---------------------------------------------------------------------------------------------------
 
 
@@ -747,6 +769,25 @@ def test_not_ready_before_it_is_and_not_when_the_store_is_gone(tmp_path: Path) -
         (tmp_path / "elsewhere.db").rename(tmp_path / "metabandit.db")
         service.ask("GET", "/readyz")
         service.ask("POST", path + D, {"task": "t"})
+
+
+def test_not_ready_while_the_database_is_away(postgres_server: Server, postgres_url: str) -> None:
+    with answering(Settings(store=postgres_url)) as service:
+        path = made(service)
+        service.ask("GET", "/readyz")
+        postgres_server.stop()
+        try:
+            assert service.http.get("/readyz").headers["retry-after"] == "1"
+            answer = service.http.post(path + D, json={"task": "t", "id": "1"})
+            assert (answer.status_code, answer.headers["content-type"]) == (503, "application/problem+json")
+            assert "127.0.0.1" not in answer.text
+            service.ask("GET", "/healthz")
+        finally:
+            postgres_server.start()
+        end = time.monotonic() + SECONDS
+        while service.http.get("/readyz").status_code != 200:
+            assert time.monotonic() < end
+        service.ask("POST", path + D, {"task": "t", "id": "1"})
 
 
 def metrics_of(service: Answering) -> dict[str, float]:

@@ -13,6 +13,7 @@ from metabandit.errors import MissingExtra
 from metabandit.service import events
 from metabandit.service.engine import Engine
 from metabandit.service.messages import DecisionRecord
+from metabandit.service.stores.base import StoreError
 
 What = Literal["decisions", "events"]
 Format = Literal["csv", "parquet"]
@@ -37,8 +38,19 @@ COLUMNS: dict[What, dict[str, str]] = {"decisions": DECISIONS, "events": EVENTS}
 
 def exported(engine: Engine, bandit: str, what: What, format: Format) -> AsyncIterator[bytes]:
     """The file, in pieces. `events` is the whole log: what decisions can be computed again from."""
-    tables = _decisions(engine, bandit) if what == "decisions" else _events(engine, bandit)
+    tables = _whole(
+        engine, bandit, _decisions(engine, bandit) if what == "decisions" else _events(engine, bandit)
+    )
     return _csv(COLUMNS[what], tables) if format == "csv" else _parquet(COLUMNS[what], tables)
+
+
+async def _whole(engine: Engine, bandit: str, tables: AsyncIterator[Table]) -> AsyncIterator[Table]:
+    """Of a bandit that is deleted meanwhile half a file must not look like a whole one: the connection breaks."""
+    desk = engine.desks.get(bandit)
+    async for table in tables:
+        yield table
+    if engine.desks.get(bandit) is not desk:
+        raise StoreError(f"bandit {bandit!r} was deleted while it was exported")
 
 
 async def _decisions(engine: Engine, bandit: str) -> AsyncIterator[Table]:
