@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -399,6 +399,64 @@ def test_who_stops_waiting_for_an_explanation_does_not_disturb_the_state(
         await settled(engine)
 
     told(story, tmp_path)
+
+
+def test_who_reads_all_the_time_does_not_keep_the_belief_from_growing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rewards are learned, and new tasks get their turn, between explanations that never end."""
+    from metabandit.service import engine as engines
+
+    def slow(*_: Any) -> None:
+        time.sleep(0.05)
+
+    monkeypatch.setattr(engines, "explain", slow)
+
+    async def story(engine: Engine) -> None:
+        await decide(engine, ask("t", "a", OSLO))
+        stop = False
+
+        async def reader() -> None:
+            while not stop:
+                await engine.explain("b", "t")
+
+        readers = [asyncio.create_task(reader()) for _ in range(5)]
+        await asyncio.sleep(0.1)
+        await engine.reward("b", [pay("a", 1.0)])
+        try:
+            await asyncio.wait_for(decide(engine, ask("new", "b", OSLO)), 5)
+            await asyncio.wait_for(engine.reward("b", [pay("b", 1.0)]), 5)
+            await asyncio.wait_for(engine.add_arm("b", "late"), 5)
+            assert engine.desks["b"].state.belief.n_observations == 2
+        finally:
+            stop = True
+            await asyncio.gather(*readers)
+
+    told(story, tmp_path)
+
+
+def test_close_does_not_wait_for_a_store_that_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def gone(*_: Any) -> None:
+        raise StoreError("planted: gone")
+
+    async def story() -> None:
+        async with running(tmp_path / "s.db", bandit()) as engine:
+            await decide(engine, ask("t", "a", OSLO), ask("u", "b", OSLO))
+            monkeypatch.setattr(desks, "folded", gone)
+            erasing = asyncio.create_task(engine.erase("b", "t"))
+            while not engine.desks["b"].erasing:
+                await asyncio.sleep(0.01)
+            waiting = asyncio.create_task(decide(engine, ask("t", "c")))
+            await asyncio.sleep(0.1)
+        assert isinstance(await outcome(erasing), StoreError)
+        assert isinstance(await outcome(waiting), StoreError)
+        monkeypatch.undo()
+        async with running(tmp_path / "s.db") as engine:
+            assert list(await records_of(engine)) == ["b"]
+
+    asyncio.run(asyncio.wait_for(story(), 30))
 
 
 def test_close_finishes_what_is_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -803,7 +861,7 @@ class Faulty(SQLiteStore):
             raise StoreError("planted: the connection is lost")
 
 
-async def outcome(work: Coroutine[Any, Any, Any]) -> BaseException | None:
+async def outcome(work: Awaitable[Any]) -> BaseException | None:
     """What it raises."""
     result = (await asyncio.gather(work, return_exceptions=True))[0]
     return result if isinstance(result, BaseException) else None

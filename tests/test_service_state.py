@@ -10,7 +10,19 @@ import pytest
 
 from metabandit.service.audit import audit
 from metabandit.service.folding import loaded
-from tests.twins.service import BANDITS, Life, bandit, differences, fold, log_of, refolded, running, settled
+from tests.twins.service import (
+    BANDITS,
+    Life,
+    ask,
+    bandit,
+    differences,
+    fold,
+    log_of,
+    pay,
+    refolded,
+    running,
+    settled,
+)
 
 
 @pytest.mark.parametrize("kind", BANDITS)
@@ -39,6 +51,29 @@ def test_the_state_is_a_function_of_the_log(kind: str, tmp_path: Path) -> None:
             assert result.clean, str(result)
             assert result.decisions == result.again + result.erased
             assert min(result.again, result.erased) > 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("kind", ["known", "full"])
+def test_factors_are_made_anew_after_the_same_rewards(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not after the portion in which their time came."""
+    from metabandit.models import linear_belief
+
+    monkeypatch.setattr(linear_belief, "REBUILD_EVERY", 7)
+
+    async def story() -> None:
+        async with running(tmp_path / "s.db", bandit(kind)) as engine:
+            tasks = [ask(f"t{j % 2}", f"d{j}") for j in range(100)]
+            made = await engine.decide("b", tasks)
+            await engine.reward("b", [pay(each.id, j / 7.0) for j, each in enumerate(made)])
+            served, rows = await settled(engine), await log_of(engine)
+            assert served.belief._since_rebuild < 10  # type: ignore[attr-defined]
+            assert differences(fold(rows, cuts=range(len(rows))), served) == []
+            for step in (5, 11):
+                assert differences(fold(rows, cuts=range(0, len(rows), step)), served) == []
 
     asyncio.run(story())
 

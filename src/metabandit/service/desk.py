@@ -129,7 +129,7 @@ class Desk:
 
     def _more(self) -> bool:
         """Whether there is something to serve; what was put aside comes first, as soon as its time has come."""
-        if self.aside and self.current and not self.still.locked():
+        if self.aside and self.current:
             self.waiting.extendleft(reversed(self.aside))
             self.aside.clear()
         return bool(self.waiting)
@@ -189,7 +189,7 @@ class Desk:
     async def _introduced(self, jobs: list[Job]) -> list[Job]:
         """Append the tasks that are new. Returns what can be served now: what waits for a task is put aside."""
         ready, fresh = self._sorted(jobs)
-        if fresh and (not self.current or self.still.locked()):
+        if fresh and not self.current:
             self.aside += fresh
         elif fresh:
             ready += await self._append_news(fresh)
@@ -298,7 +298,7 @@ class Desk:
     # -- everything else ---------------------------------------------------------------------------------------
 
     async def _change(self, job: Change) -> None:
-        if not self.current or self.still.locked():
+        if not self.current:
             self.aside.append(job)
             return
         async with self._session() as session:
@@ -341,36 +341,42 @@ class Desk:
             self.known = max(self.known, rows[-1].seq)
 
     async def _apply(self) -> None:
-        """Apply what takes no time; leave the rest to another thread."""
+        """Apply what takes no time; leave the rest to another thread, and wait for who reads the state."""
         while self.pending and not self.still.locked():
-            quick: list[Row] = []
-            while self.pending and len(quick) < PORTION and not self.state.takes_long(self.pending[0]):
-                quick.append(self.pending.popleft())
-            if not quick:
-                self._apply_long()
-                return
-            try:
-                self.state.apply(quick)
-            except Exception as error:  # the state has to be made again, whatever it was
-                raise RuntimeError("rows could not be applied") from error
+            if not self._apply_quick():
+                break
             if self.pending:
                 await asyncio.sleep(0)
-
-    def _apply_long(self) -> None:
-        if self.long is None or self.long.done():
+        if self.pending and (self.long is None or self.long.done()):
             self.long = asyncio.create_task(self._replace())
 
+    def _apply_quick(self) -> bool:
+        """Apply a portion of what takes no time; whether there was anything."""
+        quick: list[Row] = []
+        while self.pending and len(quick) < PORTION and not self.state.takes_long(self.pending[0]):
+            quick.append(self.pending.popleft())
+        try:
+            self.state.apply(quick)
+        except Exception as error:  # the state has to be made again, whatever it was
+            raise RuntimeError("rows could not be applied") from error
+        return bool(quick)
+
     async def _replace(self) -> None:
-        """Apply what takes long to a copy, and put it in the state's place."""
+        """When it is our turn: apply what takes long to a copy, and put it in the state's place."""
         try:
             async with self.still:
                 if self.erasing:
                     await self._refold()
-                else:
-                    rows = self._long_rows()
+                elif rows := self._long_rows():
                     self.state = await asyncio.to_thread(_copy_with, self.state, rows)
                     for _ in rows:
                         self.pending.popleft()
+                else:  # somebody always reads
+                    try:
+                        self._apply_quick()
+                    except RuntimeError:
+                        log.exception("the state is made again")
+                        await self._refold()
         except StoreError as error:
             if self.closed:  # nobody will come back for what waits
                 for job in self.aside:

@@ -21,6 +21,7 @@ from metabandit.service.folding import to_bytes
 from metabandit.service.gate import fault_of_belief, fault_of_draw
 from metabandit.service.jobs import Change
 from metabandit.service.state import State
+from metabandit.service.stores.base import Row
 from metabandit.streams import Stream, keys, substreams
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Learner:
         """by bandit: when it may be refreshed again"""
         self.refused: dict[tuple[int, str], int] = {}
         """by bandit, and what it was: at how many rewards it was refused; it is tried again when there are others"""
+        self.looked: dict[int, int] = {}
+        """by bandit: the row up to which no draw was due"""
         self.kept: dict[int, tuple[int, float]] = {}
         """by bandit: the row of the last snapshot, and when it was taken"""
 
@@ -103,14 +106,25 @@ class Learner:
             body: Any = None
             if state.belief.learning_due and not self._refused(desk, "variances"):
                 body = await self._timed(desk, "variances", self._learned)
-            elif state.draw_due and not self._refused(desk, "draw"):
+            elif await self._draw_due(desk) and not self._refused(desk, "draw"):
                 body = await self._timed(desk, "draw", self._drawn)
             if body is not None and self.leads:
-                await desk.ask(Change(plan=lambda state, session: [events.row(body, time.time())]))
+                await desk.ask(Change(plan=lambda state, session: _published(state, body)))
             spent = time.monotonic() - now
             if spent > TICK:
                 self.rested[desk.bandit] = time.monotonic() + spent * (1.0 / SHARE - 1.0)
         await self.keep(desk)
+
+    async def _draw_due(self, desk: Desk) -> bool:
+        """What information there is takes long to work out where draws are not cheap."""
+        if desk.state.refresh.rule != "information" or getattr(desk.state.model, "cheap_draws", False):
+            return desk.state.draw_due
+        if self.looked.get(desk.bandit) == desk.state.seq:
+            return False
+        seq, due = await desk.read(_looked_at)
+        if not due:
+            self.looked[desk.bandit] = seq
+        return due
 
     def _refused(self, desk: Desk, what: str) -> bool:
         return self.refused.get((desk.bandit, what)) == desk.state.belief.n_observations
@@ -164,3 +178,13 @@ class Learner:
         content = await asyncio.to_thread(to_bytes, saved)
         await self.engine.store.put_snapshot(desk.bandit, seq, content, erasures)
         self.kept[desk.bandit] = seq, time.monotonic()
+
+
+def _looked_at(state: State) -> tuple[int, bool]:
+    return state.seq, state.draw_due
+
+
+def _published(state: State, body: Any) -> list[Row]:
+    """What to append: nothing if something was erased since, for it was learned from that too."""
+    erased = state.erased and state.erased[-1][1] > body.version
+    return [] if erased else [events.row(body, time.time())]

@@ -118,7 +118,7 @@ class State:
         """Whether applying a row makes something anew whose size is that of all data."""
         if row.kind in REBUILDS or row.kind == events.ERASED:
             return True
-        if row.kind in GROWS:
+        if row.kind in GROWS or (row.kind == events.SETTINGS and events.body_of(row).refresh is not None):
             return self.belief.n_observations > 0
         known = row.kind == events.TASK and row.task is not None and row.task < self.belief.n_tasks
         return known and self.belief.n_observations > 0
@@ -236,7 +236,8 @@ class State:
         draw = Draw(np.array(body.theta), **body.others)
         if self.belief.is_current(draw):  # else coefficients came since, and with them another draw
             self.draw, self.draws = draw, body.number + 1
-            self.drawn = Mark(body.rewards, body.information, 0)
+            seen = min(body.rewards, self.belief.n_observations)  # fewer, if some were erased
+            self.drawn = Mark(seen, body.information, 0)
 
     def _renew_draw(self, seq: int) -> None:
         """A draw that has as many coefficients as there are now."""
