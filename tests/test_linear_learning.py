@@ -252,7 +252,7 @@ def test_the_scale_of_the_weak_priors_is_the_variance_of_the_rewards_there_are()
     scale.add(arms, rewards, 1.0)
     for j in range(50):
         one_by_one.add(arms[j : j + 1], rewards[j : j + 1], 1.0)
-    assert scale.sums.tolist() == one_by_one.sums.tolist()
+    assert scale.sums == one_by_one.sums
     assert scale.variance() == pytest.approx(rewards.var(ddof=1), rel=1e-12)
     scale.add(arms[20:], rewards[20:], -1.0)
     assert scale.variance() == pytest.approx(rewards[:20].var(ddof=1), rel=1e-9)

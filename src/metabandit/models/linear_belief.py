@@ -496,7 +496,7 @@ class LinearBelief(Belief):
         rows = self.features.rows[: self.n_tasks].copy()
         own = {name: getattr(self, name) for name in self.SCALARS}
         shape = {
-            "sums": self.scale.sums.copy(),
+            "sums": np.array(self.scale.sums),
             "features.n_arms": self.features.n_arms,
             "features.n_features": self.n_features,
             "rows": rows,
@@ -513,7 +513,7 @@ class LinearBelief(Belief):
         f.n_arms, f.n_features = shape
         f.rows = expect("rows", state["rows"], (len(state["rows"]), f.row_width))
         f.n_tasks = len(f.rows)
-        self.scale.sums = expect("sums", state["sums"], (self._n_arms, 3))
+        self.scale.sums = [tuple(row) for row in expect("sums", state["sums"], (self._n_arms, 3)).tolist()]
         for name, part in self._parts().items():
             part.restore({k[len(name) + 1 :]: v for k, v in state.items() if k.startswith(name + ".")})
         if (

@@ -25,6 +25,9 @@ def next_fit(n: int) -> int:
     return max(n + FIRST_FIT, math.ceil(FIT_GROWTH * n))
 
 
+NOTHING = (0.0, 0.0, 0.0)
+
+
 class RewardScale:
     """For each arm how many rewards there were, their mean, and the sum of squares about it : (K, 3).
 
@@ -32,34 +35,31 @@ class RewardScale:
     """
 
     def __init__(self, n_arms: int) -> None:
-        self.sums = np.zeros((n_arms, 3))
+        self.sums = [NOTHING] * n_arms  # tuples: one reward at a time, an array would take twice as long
 
     def add(self, arms: Array, rewards: Array, sign: float) -> None:
         """Count rewards in (sign 1) or out (sign -1): one after the other, so that portions make no difference."""
-        touched: dict[int, tuple[float, float, float]] = {}
         for arm, reward in zip(arms.tolist(), rewards.tolist(), strict=True):
-            n, mean, squares = touched.get(arm) or self.sums[arm].tolist()
+            n, mean, squares = self.sums[arm]
             n += sign
-            if n > 0.0:
-                gap = reward - mean
-                mean += sign * gap / n
-                touched[arm] = n, mean, max(0.0, squares + sign * gap * (reward - mean))
-            else:
-                touched[arm] = 0.0, 0.0, 0.0
-        for arm, sums in touched.items():
-            self.sums[arm] = sums
+            if n <= 0.0:
+                self.sums[arm] = NOTHING
+                continue
+            gap = reward - mean
+            mean += sign * gap / n
+            self.sums[arm] = n, mean, max(0.0, squares + sign * gap * (reward - mean))
 
     def recount(self, arm: int, rewards: Array) -> None:
         """These rewards of an arm and no others: no trace is left of what was taken back."""
         mean = float(rewards.mean()) if len(rewards) else 0.0
-        self.sums[arm] = len(rewards), mean, float(((rewards - mean) ** 2).sum())
+        self.sums[arm] = float(len(rewards)), mean, float(((rewards - mean) ** 2).sum())
 
     def add_arms(self, how_many: int) -> None:
-        self.sums = np.pad(self.sums, ((0, how_many), (0, 0)))
+        self.sums += [NOTHING] * how_many
 
     def variance(self) -> float:
         """The variance of the rewards, never quite zero."""
-        counts, means, within = self.sums.T
+        counts, means, within = np.array(self.sums).T
         n = max(float(counts.sum()), 1.0)
         mean = float(counts @ means) / n
         squares = float(within.sum() + counts @ (means - mean) ** 2)
