@@ -124,8 +124,7 @@ function tasksSection(bandit, why) {
   const title = el("h2", { id: "others-title" }, "Other tasks that weigh most");
   const frame = (...content) => el("section", { id: "others", "aria-labelledby": "others-title" }, title, ...content);
   if (!why.tasks.length) {
-    const reason = why.scale ? `Models on the ${why.scale} scale do not take their beliefs apart by task.` : "No other task has rewards yet.";
-    return frame(el("p", { class: "note" }, reason));
+    return frame(el("p", { class: "note" }, "No other task has rewards yet."));
   }
   const scale = scaleOf(why.tasks.map((one) => one.weight), { zero: true });
   const decimals = Math.min(6, decimalsOf([why.tasks[0].weight]) + 1);
