@@ -101,8 +101,14 @@ class Service:
         return (self.folder / "log").read_text()
 
     def faults(self) -> list[str]:
-        """What it says is wrong with itself."""
-        return [line for line in self.log.splitlines() if '"level": "error"' in line or "Traceback" in line]
+        """What it says is wrong with itself: an error with where it was raised, or a line that is no log."""
+        lines = [line for line in self.log.splitlines() if not line.startswith("metabandit: compiling")]
+        wrong = [line for line in lines if not line.startswith("{")]
+        return wrong + [
+            line
+            for line in lines
+            if '"level": "error"' in line and '"at": [' in line and '"logger": "asyncpg' not in line
+        ]
 
     def workers(self) -> list[int]:
         """The processes that serve, of several."""

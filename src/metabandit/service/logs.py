@@ -35,7 +35,8 @@ def _told(record: logging.LogRecord) -> str:
 
 
 LEVELS = {
-    "metabandit": "INFO", "uvicorn": "WARNING", "litestar": "CRITICAL", "asyncio": "ERROR", "py.warnings": "WARNING",
+    "metabandit": "INFO", "uvicorn": "WARNING", "litestar": "CRITICAL", "asyncio": "ERROR", "asyncpg": "WARNING",
+    "py.warnings": "WARNING",
 }  # fmt: skip
 
 
