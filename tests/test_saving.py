@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -59,6 +60,25 @@ def test_a_loaded_bandit_continues_bit_for_bit(name: str, refresh: object, tmp_p
     bandit.save(tmp_path / "one.mb")
     loaded.save(tmp_path / "two.mb")
     assert (tmp_path / "one.mb").read_bytes() == (tmp_path / "two.mb").read_bytes()
+
+
+@pytest.mark.parametrize("refresh", ["round", ("information", 0.2)])
+@pytest.mark.parametrize("per_task", [False, True])
+def test_draws_in_force_are_kept_under_every_rule(refresh: object, per_task: bool, tmp_path: Path) -> None:
+    """Every task comes in every round, so that a forgotten round keeps a draw that is due for renewal."""
+    rule = replace(mb.Refresh.of(refresh), per_task=per_task)
+    bandit = mb.MultiTaskBandit(ARMS, model=MODELS["known"], refresh=rule, seed=11)
+
+    def rounds(one: mb.MultiTaskBandit, start: int, stop: int) -> list[object]:
+        made = []
+        for j in range(start, stop):
+            made.append(one.decide(j % 6))
+            one.learn(made[-1], float(np.random.default_rng(j).standard_normal()))
+        return made
+
+    rounds(bandit, 0, 31)
+    bandit.save(tmp_path / "bandit.mb")
+    assert rounds(mb.load(tmp_path / "bandit.mb"), 31, 60) == rounds(bandit, 31, 60)
 
 
 def test_everything_else_comes_back_too(tmp_path: Path) -> None:
