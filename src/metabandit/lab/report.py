@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
+VAGUE = 0.25  # standard error of a ratio that says nothing
 DOUBT = 1e-3  # level of the paired t tests by which one policy is said to beat another
 
 
@@ -168,12 +169,15 @@ def _growths(found: list[list[Part]], name: str, result: Result) -> str:
     """How the multi-task regret grew over the second half of the tasks, in every sequential setting."""
     mine = [part for group in found for part in group if part.name == name]
     known = [(part, made) for part in mine if (made := growth(part, result)) is not None]
-    grown = [f"{share:.2f} ± {error:.2f} ({part.label or part.order})" for part, (share, error) in known]
+    told = [(part, made) for part, made in known if not made[1] > VAGUE]
+    grown = [f"{share:.2f} ± {error:.2f} ({part.label or part.order})" for part, (share, error) in told]
     if not grown:
         return ""
     return (
         f"Sequential: the multi-task regret of {name} after all tasks, as a multiple of that after half of them (2 "
         f"would be linear in the number of tasks): {', '.join(grown)}."
+        + f" In {len(known) - len(told)} other settings it is too near to 0 to tell."
+        * (len(told) < len(known))
     )
 
 
