@@ -85,7 +85,8 @@ def page(outcomes: dict[tuple[str, str], Outcome], seeds: int) -> Lines:
         f"Every figure and number of the paper that can be checked, from {seeds} seeds, under the variant `stated` "
         "(what its text says) and the variant `published` (what its authors' code did: "
         "[what differs](lab/published.md)). Means over seeds ± standard errors; comparisons are paired on the same "
-        "worlds. Printed by `make paper`, which is `python -m benchmarks.paper`; the pictures are those of `stated`.",
+        "worlds. Printed by `make paper`, which is `python -m benchmarks.paper`; the pictures are those of `stated`, "
+        "in which osfa, far above all, leaves most panels at the top.",
         "",
         *summary(outcomes, VARIANTS),
         *section_6(outcomes),

@@ -140,14 +140,9 @@ def _curves(
 
 
 def _together(tops: list[float]) -> float:
-    """The highest of the curves that can share a panel: one far above all others would leave them no room."""
-    tops = sorted(tops)
-    high = tops[0]
-    for top in tops[1:]:
-        if top > APART * max(high, tops[min(2, len(tops) - 1)]):
-            break
-        high = top
-    return high
+    """The highest curve that has to be in the panel: all, or all but one far above that would leave them no room."""
+    *others, high = sorted(tops)
+    return others[-1] if others and high > APART * others[-1] else high
 
 
 def average(part: Part, result: Result, metric: str) -> tuple[Any, Array, Array]:
