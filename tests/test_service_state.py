@@ -10,6 +10,8 @@ import pytest
 
 from metabandit.service.audit import audit
 from metabandit.service.folding import loaded
+from metabandit.service.jobs import PutTasks, news
+from metabandit.service.messages import TaskMetadata
 from tests.twins.service import (
     BANDITS,
     Life,
@@ -102,3 +104,26 @@ def test_a_snapshot_and_the_rows_after_it_are_all_rows(kind: str, tmp_path: Path
             assert differences(await settled(engine), await refolded(engine)) == []
 
     asyncio.run(story())
+
+
+def test_what_is_only_asked_does_not_show_in_a_copy_made_meanwhile(tmp_path: Path) -> None:
+    """Metadata of new tasks are checked while another thread copies the state, for a snapshot or to learn."""
+
+    async def story() -> None:
+        async with running(tmp_path / "s.db", bandit()) as engine:
+            await Life(engine, seed=1).go(20, without=["erase"])
+            state = await settled(engine)
+            truth = state.tasks.features.spec()
+            job = PutTasks(tasks=[TaskMetadata(task="new", metadata={"age": 1e6, "country": "Elbonia"})])
+
+            def copies() -> bool:
+                return all(state.tasks.features.spec() == truth for _ in range(20_000))
+
+            copying = asyncio.ensure_future(asyncio.to_thread(copies))
+            while not copying.done():
+                for _ in range(50):
+                    assert news(state, job)
+                await asyncio.sleep(0)
+            assert copying.result()
+
+    asyncio.run(asyncio.wait_for(story(), 60))

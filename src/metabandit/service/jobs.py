@@ -134,7 +134,7 @@ def _differs(tasks: Tasks, name: str, metadata: Metadata | None) -> bool:
 def _metadata(state: State, columns: dict[str, Column], given: Metadata | None) -> Metadata | None:
     metadata = checked_metadata(columns, given)
     if metadata is not None:
-        state.tasks.features.check([metadata])
+        state.reader.check([metadata])
     return metadata
 
 

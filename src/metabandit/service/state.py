@@ -56,6 +56,8 @@ class State:
         n_arms = len(bandit.arms)
         check_size("metadata", f"<{len(bandit.metadata)} columns>", features.n_features(n_arms), n_arms)
         self.tasks = self._tasks(features)
+        self.reader = make(columns_of(bandit.metadata), list(bandit.arms))
+        """checks metadata; apart from the tasks' features, which another thread may be reading"""
         self.paused = False
         self.policy_settings: PolicySettings = bandit.policy
         self.policy: Policy = policy_of(bandit.policy, bandit.reward)
