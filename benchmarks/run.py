@@ -42,8 +42,8 @@ PARTS = {
     ),
     "service": (
         "The decision service",
-        "By HTTP on loopback: one worker, SQLite, every answer on the disk before it is sent (WAL, synchronous FULL). The "
-        "load comes from a process beside it; each connection sends its next request when it has its answer.",
+        "By HTTP on loopback: one worker, SQLite, every answer on the disk before it is sent (WAL, synchronous FULL). "
+        "The load comes from a process beside it; each connection sends its next request when it has its answer.",
     ),
     "start": ("Starting", "Importing is lazy; kernels are compiled once and cached."),
 }

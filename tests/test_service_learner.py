@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -21,6 +22,7 @@ from metabandit.service.audit import audit
 from metabandit.service.engine import Engine
 from metabandit.service.gate import fault_of_belief, fault_of_draw
 from metabandit.service.messages import RefreshSettings
+from metabandit.service.state import State
 from metabandit.service.stores.postgres import PostgresStore
 from tests.postgres import postgres_server, postgres_url
 from tests.twins.service import Life, ask, bandit, differences, log_of, pay, refolded, running, settled
@@ -101,6 +103,38 @@ def test_draws_are_renewed_by_their_rule(tmp_path: Path) -> None:
             assert result.again == 55
 
     asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_draws_do_not_wait_while_variances_are_learned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of this bandit or another."""
+    real, may_end = learners.Learner._learned, threading.Event()
+
+    def long(self: learners.Learner, copy: State) -> Any:
+        may_end.wait(60.0)
+        return real(self, copy)
+
+    monkeypatch.setattr(learners.Learner, "_learned", long)
+
+    async def story() -> None:
+        every = RefreshSettings(rule="every", amount=10)
+        bandits = [bandit("learned", name, refresh=every) for name in "ab"]
+        async with running(tmp_path / "s.db", *bandits, learner=True) as engine:
+            for j in range(5):
+                for name in "ab":
+                    await fed(engine, 10, name, first=f"e{j}-")
+                await until(lambda: not any(engine.desks[name].state.draw_due for name in "ab"))
+            for name in "ab":
+                assert len(await rows_of(engine, events.DRAW, name)) >= 5
+                assert not await rows_of(engine, events.LEARNED, name)
+            may_end.set()
+            await until(lambda: engine.desks["b"].state.belief.learned_once)
+
+    try:
+        asyncio.run(asyncio.wait_for(story(), 60))
+    finally:
+        may_end.set()
 
 
 def test_one_bandit_that_cannot_be_learned_does_not_keep_the_others_waiting(

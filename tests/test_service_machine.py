@@ -206,6 +206,7 @@ class Machine(RuleBasedStateMachine):
     @rule(name=NAMES)
     def learn(self, name: str) -> None:
         self.engine.learner.rested.clear()
+        self.does(self.engine.learner.renew(self.engine.desks[name]))
         self.does(self.engine.learner.look_after(self.engine.desks[name]))
 
     @rule(name=NAMES)

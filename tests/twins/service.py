@@ -259,6 +259,7 @@ class Life:
 
     async def learn(self) -> None:
         self.engine.learner.rested.clear()
+        await self.engine.learner.renew(self.engine.desks[self.name])
         await self.engine.learner.look_after(self.engine.desks[self.name])
 
     async def go(self, steps: int, without: Sequence[str] = (), calm: bool = False) -> None:

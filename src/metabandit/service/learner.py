@@ -9,6 +9,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,20 +32,20 @@ log = logging.getLogger("metabandit.service")
 
 LEASE, SECONDS, RENEW = "learner", 10.0, 3.0
 TICK = 0.02  # seconds between looks at what is due
-SHARE = 0.25  # of the time that may go into refreshing one bandit
+SHARE = 0.25  # of the time that may go into the draws of one bandit, and as much into its variances
 IN_FORCE = 4  # the stream of draws that outlive a decision, as in bandit.draws
 SNAPSHOT_ROWS, SNAPSHOT_SECONDS = 50_000, 300.0  # after so many rows, or seconds if there were any
 
 
 class Learner:
-    """Looks after every desk in turn."""
+    """Looks after every desk."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.holder = engine, secrets.token_hex(8)
         self.until = 0.0
         """when the lease runs out, if it is not renewed"""
-        self.rested: dict[int, float] = {}
-        """by bandit: when it may be refreshed again"""
+        self.rested: dict[tuple[int, str], float] = {}
+        """by bandit, and what it is: when it may be refreshed again"""
         self.refused: dict[tuple[int, str], int] = {}
         """by bandit, and what it was: at how many rewards it was refused; it is tried again when there are others"""
         self.looked: dict[int, int] = {}
@@ -58,8 +59,8 @@ class Learner:
         return time.monotonic() < self.until
 
     async def run(self) -> None:
-        """Until cancelled."""
-        await asyncio.gather(self._hold(), self._work())
+        """Until cancelled. Draws do not wait while variances are learned, of whichever bandit."""
+        await asyncio.gather(self._hold(), self._work(self.renew), self._work(self.look_after))
 
     async def _hold(self) -> None:
         """Get the lease, and keep it, however long something takes to learn."""
@@ -72,7 +73,7 @@ class Learner:
                 log.warning("the lease waits: %s", error)
             await asyncio.sleep(RENEW)
 
-    async def _work(self) -> None:
+    async def _work(self, duty: Callable[[Desk], Awaitable[None]]) -> None:
         while True:
             await asyncio.sleep(TICK)
             for desk in list(self.engine.desks.values()):
@@ -80,7 +81,7 @@ class Learner:
                 if not self.leads or desk.closed:
                     continue
                 try:
-                    await self.look_after(desk)
+                    await duty(desk)
                 except MetabanditError as error:
                     log.warning("learning waits: %s", error)
                     await asyncio.sleep(1.0)
@@ -99,24 +100,36 @@ class Learner:
         age = time.time() - desk.pending[0].at if desk.pending else 0.0
         self.engine.counters.ages[desk.name] = max(0.0, age)
 
+    async def renew(self, desk: Desk) -> None:
+        """A draw, if one is due."""
+        await self._refresh(desk, "draw", self._draw_due, self._drawn)
+
     async def look_after(self, desk: Desk) -> None:
-        """Whatever is due: variances, a draw, a snapshot."""
-        state, now = desk.state, time.monotonic()
-        if now >= self.rested.get(desk.bandit, 0.0) and desk.current:
-            body: Any = None
-            if state.belief.learning_due and not self._refused(desk, "variances"):
-                body = await self._timed(desk, "variances", self._learned)
-            elif await self._draw_due(desk) and not self._refused(desk, "draw"):
-                body = await self._timed(desk, "draw", self._drawn)
-            if body is not None and self.leads:
-                await desk.ask(Change(plan=lambda state, session: _published(state, body)))
-            spent = time.monotonic() - now
-            if spent > TICK:
-                self.rested[desk.bandit] = time.monotonic() + spent * (1.0 / SHARE - 1.0)
+        """Variances and a snapshot, if they are due."""
+        await self._refresh(desk, "variances", self._learning_due, self._learned)
         await self.keep(desk)
+
+    async def _refresh(self, desk: Desk, what: str, is_due: Any, work: Any) -> None:
+        """Each rests for itself, the longer the longer it took."""
+        start, key = time.monotonic(), (desk.bandit, what)
+        if start < self.rested.get(key, 0.0) or not desk.current:
+            return
+        if not await is_due(desk) or self.refused.get(key) == desk.state.belief.n_observations:
+            return
+        body = await self._timed(desk, what, work)
+        if body is not None and self.leads:
+            await desk.ask(Change(plan=lambda state, session: _published(state, body)))
+        spent = time.monotonic() - start
+        if spent > TICK:
+            self.rested[key] = time.monotonic() + spent * (1.0 / SHARE - 1.0)
+
+    async def _learning_due(self, desk: Desk) -> bool:
+        return desk.state.belief.learning_due
 
     async def _draw_due(self, desk: Desk) -> bool:
         """What information there is takes long to work out where draws are not cheap."""
+        if not desk.state.policy.uses_draw:
+            return False
         if desk.state.refresh.rule != "information" or getattr(desk.state.model, "cheap_draws", False):
             return desk.state.draw_due
         if self.looked.get(desk.bandit) == desk.state.seq:
@@ -125,9 +138,6 @@ class Learner:
         if not due:
             self.looked[desk.bandit] = seq
         return due
-
-    def _refused(self, desk: Desk, what: str) -> bool:
-        return self.refused.get((desk.bandit, what)) == desk.state.belief.n_observations
 
     async def _timed(self, desk: Desk, what: str, work: Any) -> Any:
         start = time.monotonic()

@@ -90,7 +90,7 @@ def rows_between(
 
 
 def rows_with(connection: Connection, bandit: int, keys: Sequence[str]) -> dict[str, list[Row]]:
-    """The rows with these keys. By their index: left to itself SQLite takes the primary key, and reads the whole log."""
+    """The rows with these keys. By their index: left to itself SQLite takes the primary key, and reads all rows."""
     select = f"""select {COLUMNS} from json_each(?) k cross join events e indexed by events_by_key
         where e.bandit = ? and e.key = k.value order by k.id, e.seq"""
     wanted = json.dumps([key for key in dict.fromkeys(keys) if storable(key)])
