@@ -66,8 +66,8 @@ def number(label: str) -> Callable[[Outcomes, str], str]:
         pair = (result.part(name, label, "concurrent").totals() for name in ("mtts", "individual-ts"))
         share, error = ratio(*pair)
         gap = (share - SHARES[label]) / error
-        where = "in agreement" if abs(gap) <= SURE else f"{'above' if gap > 0 else 'below'} it"
-        return f"{percent(share, error)}, {abs(gap):.1f} of our standard errors from the paper's: {where}"
+        verdict = "in agreement" if abs(gap) <= SURE else f"{'above' if gap > 0 else 'below'} it"
+        return f"{percent(share, error)}, {abs(gap):.1f} of our standard errors from the paper's: {verdict}"
 
     return said
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import csv
 import importlib.util
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -162,6 +168,48 @@ def test_a_full_disk_is_said_in_one_line_and_nothing_is_half_written(
     with pytest.raises(InvalidInput, match=r"^out: got '.*; .*No space left on device"):
         run_study(TINY, tmp_path, seeds=3)
     assert {path.name: path.read_bytes() for path in (tmp_path / "tiny").iterdir()} == whole
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="signals are sent as they are on Unix")
+def test_ctrl_c_stops_the_command_and_the_next_one_goes_on(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "metabandit",
+        "study",
+        "run",
+        "figure-2-gaussian",
+        "--jobs",
+        "2",
+        "--seeds",
+    ]
+    store, files = tmp_path / "results" / "runs.sqlite", tmp_path / "results" / "figure-2-gaussian"
+
+    def kept() -> int:
+        if not store.exists():
+            return 0
+        with closing(sqlite3.connect(store, timeout=10.0)) as connection:
+            return int(connection.execute("select count(*) from runs").fetchone()[0])
+
+    run = subprocess.Popen([*command, "1000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        end = time.monotonic() + 120.0
+        while kept() < 14 and time.monotonic() < end:
+            time.sleep(0.05)
+        run.send_signal(signal.SIGINT)
+        _, errors = run.communicate(timeout=30.0)
+    finally:
+        run.kill()
+    assert run.returncode == 130
+    assert errors.strip().splitlines()[-1].startswith("stopped; what is finished is kept")
+    assert "Traceback" not in errors
+    assert not list(files.iterdir())
+    before = kept()
+    assert 14 <= before < 42_000
+    done = subprocess.run([*command, "1"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "figure and report" in done.stdout
+    assert sorted(path.name for path in files.iterdir()) == FILES
+    assert kept() - before < 42  # of six worlds with seven policies some were there
 
 
 # -- figures and words ---------------------------------------------------------------------------------------

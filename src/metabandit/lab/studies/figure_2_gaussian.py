@@ -10,7 +10,8 @@ CASES = tuple(
 )
 NOTES = (
     "N = T = 200, K = 8, d = 15, noise variance 1; the variances are known to the policies, as in the paper.",
-    "linear-ts takes the task effects to be zero. osfa has much the highest regret and may leave the panels.",
+    "linear-ts takes the task effects to be zero. osfa has much the highest regret, then linear-ts where task effects "
+    "are large: these may leave a panel at the top.",
     "MTTS-approx draws the coefficients once a task (sequential, Algorithm 2) or once a round (concurrent).",
 )
 
