@@ -74,11 +74,8 @@ def serve(settings: Settings) -> None:
         host, port = listener.getsockname()[:2]
         settings = msgspec.structs.replace(settings, port=port)
         shown = f"[{host}]" if ":" in host else host
-        print(
-            f"metabandit: http://{shown}:{port}  page /, interface /schema; store {told(settings)}; Ctrl-C stops",
-            flush=True,
-        )
-        (_serve_many if settings.workers > 1 else _serve_one)(settings, listener)
+        line = f"metabandit: http://{shown}:{port}  page /, interface /schema; store {told(settings)}; Ctrl-C stops"
+        (_serve_many if settings.workers > 1 else _serve_one)(settings, listener, line)
     finally:
         listener.close()
 
@@ -120,9 +117,22 @@ def config_of(app: Any, **more: Any) -> uvicorn.Config:
     )  # fmt: skip
 
 
-def _serve_one(settings: Settings, listener: socket.socket) -> None:
+class Announcing(uvicorn.Server):
+    """Says where it is when it is ready: before, whoever follows the line would wait for kernels and snapshots."""
+
+    def __init__(self, config: uvicorn.Config, line: str) -> None:
+        super().__init__(config)
+        self.line = line
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            print(self.line, flush=True)
+
+
+def _serve_one(settings: Settings, listener: socket.socket, line: str) -> None:
     faults: list[Exception] = []
-    server = uvicorn.Server(config_of(make_app(settings, faults.append)))
+    server = Announcing(config_of(make_app(settings, faults.append)), line)
     for sign in (
         signal.SIGINT,
         signal.SIGTERM,
@@ -139,8 +149,9 @@ def _serve_one(settings: Settings, listener: socket.socket) -> None:
 # -- several processes -------------------------------------------------------------------------------------------
 
 
-def _serve_many(settings: Settings, listener: socket.socket) -> None:
+def _serve_many(settings: Settings, listener: socket.socket, line: str) -> None:
     """A worker that dies is replaced; all of them count into one folder for the metrics."""
+    print(f"{line}; {settings.workers} workers", flush=True)
     shared = tempfile.mkdtemp(prefix="metabandit-metrics-")
     os.environ[SHARED] = shared
     os.environ[TOLD] = msgspec.json.encode((os.getpid(), settings)).decode()
