@@ -28,6 +28,7 @@ from metabandit.service.jobs import (
     Learn,
     Ledger,
     PutTasks,
+    Wanted,
     answers,
     check_levels,
     decided,
@@ -35,6 +36,7 @@ from metabandit.service.jobs import (
     new_levels,
     news,
     rows_of_news,
+    together,
 )
 from metabandit.service.state import State
 from metabandit.service.stores.base import Row, Session, Store, StoreError
@@ -285,15 +287,31 @@ class Desk:
         return ready
 
     def _decided(self, jobs: list[Decide], found: Found, at: float) -> tuple[list[Row], list[Decide]]:
+        """What is new of the jobs, and those that are not refused; `found` grows by it."""
         rows: list[Row] = []
-        done = []
+        done: list[Decide] = []
+        for group in together(jobs):
+            more, ready = self._at_once(group, found, at)
+            found |= {row.key: [row] for row in more if row.key is not None}
+            rows += more
+            done += ready
+        return rows, done
+
+    def _at_once(self, jobs: list[Decide], found: Found, at: float) -> tuple[list[Row], list[Decide]]:
+        """A choice costs little more for many than for one. If one cannot be made, each is made for itself."""
+        wanted, ready = Wanted(), []
         for job in jobs:
             with refusing(job):
-                more = decided(self.state, fresh_decisions(self.state, job, found), at)
-                rows += more
-                found |= {row.key: [row] for row in more if row.key is not None}
-                done.append(job)
-        return rows, done
+                wanted += fresh_decisions(self.state, job, found)
+                ready.append(job)
+        try:
+            return decided(self.state, wanted, at), ready
+        except MetabanditError as error:
+            if len(ready) == 1:
+                ready[0].fail(error)
+                return [], []
+        each = [self._at_once([job], found, at) for job in ready]
+        return [row for rows, _ in each for row in rows], [job for _, done in each for job in done]
 
     # -- everything else ---------------------------------------------------------------------------------------
 
@@ -330,7 +348,7 @@ class Desk:
 
     async def _committed(self, rows: list[Row], first: int) -> None:
         """Rows of our own are in the log."""
-        self._take([row._replace(seq=first + j) for j, row in enumerate(rows)])
+        self._take([Row(first + j, *row[1:]) for j, row in enumerate(rows)])
         await self._apply()
 
     def _take(self, rows: Sequence[Row]) -> None:

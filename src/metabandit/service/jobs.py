@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -182,6 +182,25 @@ class Wanted:
     tasks: list[int] = field(default_factory=list)
     ids: list[str] = field(default_factory=list)
     named: list[Array | None] = field(default_factory=list)
+
+    def __iadd__(self, other: Wanted) -> Wanted:
+        self.tasks += other.tasks
+        self.ids += other.ids
+        self.named += other.named
+        return self
+
+
+def together(jobs: Iterable[Decide]) -> Iterator[list[Decide]]:
+    """Groups in which no id is asked for twice: who asks again gets what was decided before."""
+    group: list[Decide] = []
+    ids: set[str] = set()
+    for job in jobs:
+        if not ids.isdisjoint(job.asked):
+            yield group
+            group, ids = [], set()
+        group.append(job)
+        ids.update(job.asked)
+    yield group
 
 
 def fresh_decisions(state: State, job: Decide, found: Found) -> Wanted:
