@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -82,6 +82,18 @@ class Server:
         # A zombie may keep its number for long: the next server would take it for one that runs.
         for lock in (self.data / "postmaster.pid", self.folder / f".s.PGSQL.{self.port}.lock"):
             lock.unlink()
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Every process of it stands still: connections are there, and nobody answers."""
+        stopped = self._processes()
+        for pid in stopped:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in stopped:
+                os.kill(pid, signal.SIGCONT)
 
     def _processes(self) -> list[int]:
         """Whoever works in its folder: also children that it had just then, and that nobody has a list of."""

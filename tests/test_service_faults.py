@@ -171,6 +171,40 @@ def test_connections_that_are_broken_off(postgres_server: Server, postgres_url: 
     assert journal.unanswered == 0
 
 
+HURRIED = """
+import sys
+from metabandit.service import serving
+serving.PATIENCE = 2
+sys.argv.insert(1, "serve")
+from metabandit.cli import run
+run()
+"""
+
+
+def test_a_service_can_be_stopped_while_its_database_says_nothing(
+    postgres_server: Server, postgres_url: str
+) -> None:
+    """It gives up in time, and has lost nothing."""
+    journal = Journal()
+
+    async def run(service: Service) -> int:
+        await prepare(service.url)
+        async with load(service.url, journal) as clients:
+            await clients.got(50)
+            with postgres_server.frozen():
+                await asyncio.sleep(0.2)
+                clients.stop.set()
+                return await asyncio.to_thread(service.stop)
+
+    service = Service(postgres_url, program=("-c", HURRIED))
+    with service:
+        assert asyncio.run(run(service)) == 1
+        assert "could not be closed in time" in service.log
+    with Service(postgres_url) as service:
+        asyncio.run(check_all(service, journal))
+        assert service.stop() == 0
+
+
 # -- the clock ---------------------------------------------------------------------------------------------------
 
 CLOCK = """

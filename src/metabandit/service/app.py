@@ -49,10 +49,15 @@ PAGE_HEADERS = {
 }  # fmt: skip
 
 
-def make_app(settings: Settings, failed: Callable[[Exception], object] = lambda error: None) -> Litestar:
+def make_app(
+    settings: Settings,
+    failed: Callable[[Exception], object] = lambda error: None,
+    stopping: Callable[[], object] = lambda: None,
+) -> Litestar:
     """An ASGI application; its lifespan opens the store and closes it.
 
     failed : is told why the application does not start, before the server gives up.
+    stopping : is told when no request is in flight any more and the store is about to be closed.
     """
     engine = Engine(store_of(settings.store))
     guard, metrics = Guard(engine.store, settings), Metrics()
@@ -70,6 +75,7 @@ def make_app(settings: Settings, failed: Callable[[Exception], object] = lambda 
             yield
         finally:
             sharing.cancel()
+            stopping()
             await engine.stop()
 
     handlers = [_handler(route, engine, guard, settings.body_limit) for route in ROUTES]
@@ -98,7 +104,10 @@ def _handler(route: Route, engine: Engine, guard: Guard, limit: int) -> HTTPRout
         await _admit(guard, route.scope, request)
         query = checked_query(route, parameters(request.scope["query_string"]))
         body = await _body(request, decoder, limit) if decoder is not None else None
-        answer = await route.call(engine, Ask(request.path_params.get("bandit", ""), query, body))
+        try:
+            answer = await route.call(engine, Ask(request.path_params.get("bandit", ""), query, body))
+        except asyncio.CancelledError:  # after a signal, when nobody waits for the store any longer
+            raise Refused(503, "the service stops; try again: it may have been done, or not", 1) from None
         return _response(route, answer)
 
     return _route(route.path, route.method, serve)

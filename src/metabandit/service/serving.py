@@ -36,7 +36,9 @@ except ImportError:
 log = logging.getLogger("metabandit.service")
 
 TOLD = "METABANDIT_SERVING"  # the process that started a worker, and its settings
-PATIENCE = 30  # seconds that requests in flight may still take after a signal
+PATIENCE = (
+    30  # seconds that requests in flight may still take after a signal, and after them the store to be closed
+)
 CANNOT_START = 3  # the exit status that the server gives a worker that will not start the next time either
 
 
@@ -132,7 +134,7 @@ class Announcing(uvicorn.Server):
 
 def _serve_one(settings: Settings, listener: socket.socket, line: str) -> None:
     faults: list[Exception] = []
-    server = Announcing(config_of(make_app(settings, faults.append)), line)
+    server = Announcing(config_of(make_app(settings, faults.append, _end_soon)), line)
     for sign in (
         signal.SIGINT,
         signal.SIGTERM,
@@ -144,6 +146,23 @@ def _serve_one(settings: Settings, listener: socket.socket, line: str) -> None:
         if faults:
             raise faults[0] from None
         raise
+
+
+def _end_soon() -> None:
+    """A store that says nothing may do so for long; what was acknowledged is in it."""
+
+    def end() -> None:
+        log.error("the store could not be closed in time")
+        _end_now()
+
+    timer = threading.Timer(PATIENCE, end)
+    timer.daemon = True
+    timer.start()
+
+
+def _end_now() -> None:
+    sys.stderr.flush()
+    os._exit(1)
 
 
 # -- several processes -------------------------------------------------------------------------------------------
@@ -171,7 +190,7 @@ def worker() -> Any:
     logs.set_up()
     parent, settings = msgspec.json.decode(os.environ[TOLD], type=tuple[int, Settings])
     threading.Thread(target=_end_with_parent, args=(parent,), daemon=True).start()
-    return make_app(settings, _make_room)
+    return make_app(settings, _make_room, _end_soon)
 
 
 def _make_room(error: Exception) -> None:
@@ -179,7 +198,7 @@ def _make_room(error: Exception) -> None:
     if isinstance(error, StoreError):
         log.warning("a worker waits for the store: %s", error)
         time.sleep(1.0)
-        os._exit(1)  # any other status would tell the supervisor that no worker can start
+        _end_now()  # with another status than that of a worker that cannot start
 
 
 def _end_with_parent(parent: int) -> None:
@@ -187,5 +206,4 @@ def _end_with_parent(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(0.5)
     log.error("the process that started this worker is gone")
-    sys.stderr.flush()
-    os._exit(1)
+    _end_now()
