@@ -73,7 +73,7 @@ def test_a_bandit_is_made_read_listed_paused_and_deleted(service: Answering) -> 
     assert found["metadata"] == COLUMNS
     assert (found["reward"], found["seed"], found["paused"]) == ("real", 7, False)
     assert (found["policy"]["floor"], found["refresh"]) == (0.1, {"rule": "every", "amount": 5.0})
-    assert found["model"] == KNOWN
+    assert found["model"] == {"coef_mean": 0.0, "dispersion": None} | KNOWN
     assert (found["tasks"], found["decisions"], found["rewards"]) == (0, 0, 0)
     listed = service.ask("GET", "/v1/bandits")["bandits"]
     assert found in listed
@@ -122,7 +122,8 @@ def test_changes_are_versions_of_their_own_and_recorded(service: Answering) -> N
     path = made(service)
     first = service.ask("GET", path)["version"]
     changed = service.ask("PATCH", path, {"policy": {"kind": "greedy", "floor": 0.2, "ceiling": 0.9}})
-    assert changed["policy"] == {"kind": "greedy", "floor": 0.2, "ceiling": 0.9}
+    wanted = {"kind": "greedy", "floor": 0.2, "ceiling": 0.9, "scale": 1.0, "level": 0.95}  # defaults are told
+    assert changed["policy"] == wanted
     assert changed["version"] == first + 1
     assert service.log(name_of(path))[-1].kind == events.SETTINGS
     made_by = service.ask("POST", path + "/decisions", {"task": "t", "id": "1"})
@@ -510,7 +511,7 @@ REFUSED: list[tuple[str, str, Any, int, str, str]] = [
     ("POST", D, {"task": "t", "metadata": {"country": LONG}}, 400, "metadata.country", "256"),
     ("POST", D, {"task": "t", "metadata": {"country": 10**400}}, 400, "metadata.country", "number"),
     ("POST", D, {"task": "t", "eligible": []}, 400, "eligible", "at least 1"),
-    ("POST", D, {"task": "t", "eligible": ["z"]}, 404, "arm", "'a', 'b', 'c'"),
+    ("POST", D, {"task": "t", "eligible": ["z"]}, 400, "eligible", "'a', 'b', 'c'"),
     ("POST", D + "/batch", {"decisions": [{"task": "t", "id": "1"}] * 2}, 400, "id", "different"),
     ("POST", D + "/batch", {"decisions": [{"task": "t"}, {"task": None}]}, 400, "decisions[1].task", "a text"),
     ("GET", D + "?id=nobody", None, 404, "decision", ""),

@@ -45,9 +45,10 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             make(client, "unrewarded")
             visit(client, "unrewarded", ARMS, users, [1, 2, 3], kept=0.0)
             make(client, "counts", reward="count")
-            one = client.post("/v1/bandits/counts/decisions", json=users.request(1)).raise_for_status().json()
-            reward = {"decision": one["id"], "reward": 3, "exposure": 1.5}
-            client.post("/v1/bandits/counts/rewards", json=reward).raise_for_status()
+            for number in (1, 2):
+                one = client.post("/v1/bandits/counts/decisions", json=users.request(number)).raise_for_status().json()
+                reward = {"decision": one["id"], "reward": 3, "exposure": 1.5}
+                client.post("/v1/bandits/counts/rewards", json=reward).raise_for_status()
             make(client, "yes-or-no", reward="binary")
             client.patch("/v1/bandits/yes-or-no", json={"paused": True}).raise_for_status()
         yield address

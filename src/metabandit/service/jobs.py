@@ -207,7 +207,7 @@ def fresh_decisions(state: State, job: Decide, found: Found) -> Wanted:
     """What is to be decided anew; refused if anything of the job is wrong. Tasks may be not known yet."""
     wanted, requests = Wanted(), job.tasks
     for request, id in zip(requests, job.ids, strict=True):
-        named = state.arms.named(request.eligible)  # type: ignore[union-attr]
+        named = _eligible(state, request.eligible)  # type: ignore[union-attr]
         old = found.get(id)
         if old:
             _check_repeat(state, id, request.task, named, old[0])
@@ -223,6 +223,13 @@ def fresh_decisions(state: State, job: Decide, found: Found) -> Wanted:
         if mask is not None:
             check_feasible(state.policy, np.unique(mask, axis=0))
     return wanted
+
+
+def _eligible(state: State, names: list[str] | None) -> Array | None:
+    try:
+        return state.arms.named(names)
+    except UnknownName as error:  # the request is wrong; that it is about the bandit's arms is not its place
+        raise InvalidInput("eligible", error.value, error.accepted) from None
 
 
 def _check_repeat(state: State, id: str, task: str, named: Array | None, row: Row) -> None:

@@ -34,7 +34,7 @@ class Column(Message, omit_defaults=True):
     """the categories there are; without them, categories are found as they come"""
 
 
-class ModelSettings(Message, omit_defaults=True):
+class ModelSettings(Message):
     """The hierarchical model. Whatever is not given is learned."""
 
     coef_mean: Annotated[float, Meta(ge=-MOST, le=MOST)] = 0.0
@@ -49,7 +49,7 @@ class ModelSettings(Message, omit_defaults=True):
     """of binary rewards and counts"""
 
 
-class PolicySettings(Message, omit_defaults=True):
+class PolicySettings(Message):
     """How an arm is chosen."""
 
     kind: Literal["thompson", "greedy", "upper-bound", "random"] = "thompson"
@@ -62,7 +62,7 @@ class PolicySettings(Message, omit_defaults=True):
     ceiling: Annotated[float, Meta(gt=0, le=1)] = 1.0
 
 
-class RefreshSettings(Message, omit_defaults=True):
+class RefreshSettings(Message):
     """When the draw of the coefficients is renewed: for every decision; after `amount` rewards; or when their log
     precision grew by `amount`."""
 
