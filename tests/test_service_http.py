@@ -122,7 +122,13 @@ def test_changes_are_versions_of_their_own_and_recorded(service: Answering) -> N
     path = made(service)
     first = service.ask("GET", path)["version"]
     changed = service.ask("PATCH", path, {"policy": {"kind": "greedy", "floor": 0.2, "ceiling": 0.9}})
-    wanted = {"kind": "greedy", "floor": 0.2, "ceiling": 0.9, "scale": 1.0, "level": 0.95}  # defaults are told
+    wanted = {
+        "kind": "greedy",
+        "floor": 0.2,
+        "ceiling": 0.9,
+        "scale": 1.0,
+        "level": 0.95,
+    }  # defaults are told
     assert changed["policy"] == wanted
     assert changed["version"] == first + 1
     assert service.log(name_of(path))[-1].kind == events.SETTINGS

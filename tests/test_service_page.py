@@ -46,7 +46,11 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
             visit(client, "unrewarded", ARMS, users, [1, 2, 3], kept=0.0)
             make(client, "counts", reward="count")
             for number in (1, 2):
-                one = client.post("/v1/bandits/counts/decisions", json=users.request(number)).raise_for_status().json()
+                one = (
+                    client.post("/v1/bandits/counts/decisions", json=users.request(number))
+                    .raise_for_status()
+                    .json()
+                )
                 reward = {"decision": one["id"], "reward": 3, "exposure": 1.5}
                 client.post("/v1/bandits/counts/rewards", json=reward).raise_for_status()
             make(client, "yes-or-no", reward="binary")
