@@ -202,7 +202,7 @@ def worker_of(workers: list[int], port: int, peer: int) -> int:
     """The process that has the other end of a connection."""
     ends = f":{port:04X}", f":{peer:04X}"
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (inode,) = [line[9] for line in lines if (line[1][-5:], line[2][-5:]) == ends]
+    (inode,) = [line[9] for line in lines if (line[1][-5:], line[2][-5:], line[3]) == (*ends, "01")]
     for worker in workers:
         for file in Path(f"/proc/{worker}/fd").iterdir():
             with suppress(OSError):

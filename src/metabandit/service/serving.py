@@ -135,10 +135,7 @@ class Announcing(uvicorn.Server):
 def _serve_one(settings: Settings, listener: socket.socket, line: str) -> None:
     faults: list[Exception] = []
     server = Announcing(config_of(make_app(settings, faults.append, _end_soon)), line)
-    for sign in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # when it has stopped the server raises what stopped it once more
+    for sign in (signal.SIGINT, signal.SIGTERM):  # the server raises it once more when it has stopped
         signal.signal(sign, lambda *_: sys.exit(0))
     try:
         server.run([listener])
