@@ -333,9 +333,11 @@ class Desk:
 
     async def _listen(self) -> None:
         """Take in what others appended; with a store of our own there are no others."""
-        if self.store.several and not self.waiting:
-            self._take(await self.store.after(self.bandit, self.known))
-        await self._apply()
+        try:
+            if self.store.several and not self.waiting:
+                self._take(await self.store.after(self.bandit, self.known))
+        finally:  # whoever waits for rows that are known is not to wait for the store
+            await self._apply()
 
     async def _catch_up(self, session: Session) -> None:
         while session.seq > self.known:
