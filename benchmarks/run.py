@@ -1,7 +1,7 @@
 """Every benchmark, one after the other; the tables are printed and kept in docs/performance.md.
 
 python -m benchmarks.run              all of them
-python -m benchmarks.run start named  only these; the page is left alone
+python -m benchmarks.run start named  only these; the other sections of the page stay
 """
 
 from __future__ import annotations
@@ -68,6 +68,12 @@ def processor() -> str:
         return platform.processor() or platform.machine()
 
 
+def kept_sections() -> dict[str, str]:
+    """The sections of the page as it is, by their titles."""
+    text = PAGE.read_text() if PAGE.exists() else ""
+    return {part.partition("\n")[0]: part.rstrip("\n") for part in text.split("\n## ")[1:]}
+
+
 def main() -> int:
     asked = sys.argv[1:]
     unknown = [part for part in asked if part not in PARTS]
@@ -75,20 +81,18 @@ def main() -> int:
         print(f"benchmark: got {unknown[0]!r}; accepted: {', '.join(PARTS)}", file=sys.stderr)
         return 2
     where = f"{processor()}, {os.cpu_count()} cores, CPython {platform.python_version()}, {platform.system()}"
-    page = [
-        "# Performance",
-        "",
-        f"Printed by `make bench` on: {where}. Machines are noisy: the ratios within a table mean more than its times.",
-    ]
+    noise = "Machines are noisy: the ratios within a table mean more than its times."
+    sections = kept_sections()
     for part in asked or PARTS:
         title, text = PARTS[part]
         print(f"\n## {title}\n", flush=True)
         tables = output_of(part)
         print(tables, flush=True)
-        page += ["", f"## {title}", "", f"{text} `python -m benchmarks.{part}`", "", tables]
-    if not asked:
-        PAGE.write_text("\n".join(page) + "\n")
-        print(f"\nkept in {PAGE}")
+        sections[title] = f"{title}\n\n{text} `python -m benchmarks.{part}`\n\n{tables}"
+        titles = [title for title, _ in PARTS.values() if title in sections]
+        page = [f"# Performance\n\nPrinted by `make bench` on: {where}. {noise}"]
+        PAGE.write_text("\n\n## ".join(page + [sections[title] for title in titles]) + "\n")
+    print(f"\nkept in {PAGE}")
     return 0
 
 
