@@ -26,9 +26,11 @@ import httpx
 import msgspec
 
 from metabandit.service import events
+from metabandit.service.audit import audit
 from metabandit.service.report import report_of
 from metabandit.service.state import State
 from metabandit.service.stores import store_of
+from metabandit.service.stores.base import Store
 from tests.postgres import running
 
 SECONDS = 90.0  # for anything that happens by itself, on a machine with more work than cores
@@ -182,33 +184,45 @@ def wait_for(what: str, true: Callable[[], Any]) -> None:
         time.sleep(0.02)
 
 
-async def one_each(service: Service, stack: AsyncExitStack) -> dict[int, httpx.AsyncClient]:
-    """A client at every worker, by the worker's number."""
+async def one_each(service: Service, stack: AsyncExitStack, n: int) -> dict[int, httpx.AsyncClient]:
+    """A client at every one of n workers, by the worker's number."""
     found: dict[int, httpx.AsyncClient] = {}
-    workers = service.workers()
 
     async def another() -> bool:
         http = await stack.enter_async_context(client(service.url))
         answer = await http.get("/healthz")
-        port = answer.extensions["network_stream"].get_extra_info("client_addr")[1]
-        found.setdefault(worker_of(workers, service.port, port), http)
-        return len(found) == len(workers)
+        workers, port = (
+            service.workers(),
+            answer.extensions["network_stream"].get_extra_info("client_addr")[1],
+        )
+        end = sockets(service.port, port)
+        found.update({worker: http for worker in workers if end & files_of(worker)})
+        return len(workers) == n and set(workers) <= set(found)
 
     await until("at every worker", another)
-    return found
+    return {worker: found[worker] for worker in service.workers()}
 
 
-def worker_of(workers: list[int], port: int, peer: int) -> int:
-    """The process that has the other end of a connection."""
-    ends = f":{port:04X}", f":{peer:04X}"
+def busiest(service: Service) -> int:
+    """The worker with the most connections."""
+    here = sockets(service.port)
+    return max(service.workers(), key=lambda worker: len(here & files_of(worker)))
+
+
+def sockets(port: int, peer: int | None = None) -> set[str]:
+    """The ends of connections at this port, to one peer or to all."""
     lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    (inode,) = [line[9] for line in lines if (line[1][-5:], line[2][-5:], line[3]) == (*ends, "01")]
-    for worker in workers:
-        for file in Path(f"/proc/{worker}/fd").iterdir():
-            with suppress(OSError):
-                if os.readlink(file) == f"socket:[{inode}]":
-                    return worker
-    raise AssertionError(f"nobody has the connection from {peer}")
+    here = [line for line in lines if line[1].endswith(f":{port:04X}") and line[3] == "01"]
+    return {f"socket:[{line[9]}]" for line in here if peer is None or line[2].endswith(f":{peer:04X}")}
+
+
+def files_of(process: int) -> set[str]:
+    """What it has open."""
+    found = set()
+    for file in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(OSError):
+            found.add(os.readlink(file))
+    return found
 
 
 async def until(what: str, true: Callable[[], Any | Awaitable[Any]]) -> None:
@@ -289,7 +303,7 @@ class Client:
         self.random = random.Random(f"{seed}.{number}")
         self.ids = count()
         self.names = count()
-        self.seed = seed
+        self.seed, self.url = seed, url
         self.mine: list[str] = []
         """ids"""
 
@@ -307,6 +321,9 @@ class Client:
         try:
             while not stop.is_set():
                 await self.random.choice(steps)()
+                if self.random.random() < 0.01:  # so that workers that are new are found
+                    await self.http.aclose()
+                    self.http = client(self.url)
         finally:
             await self.http.aclose()
 
@@ -607,17 +624,30 @@ def portions(items: Sequence[Any], size: int = 10_000) -> Iterable[Sequence[Any]
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
-def audit(service: Service) -> None:
-    """The command finds every decision as it was made."""
-    command = [sys.executable, "-m", "metabandit", "audit", "--store", service.store]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "0 differences" in done.stdout
+async def check_audit(service: Service) -> None:
+    """Every decision is made again as it was."""
+    async with beside(service.store) as store:
+        result = await audit(store)
+    assert result.clean, str(result)
+    assert result.again == result.decisions
 
 
-async def check_belief(service: Service, *https: httpx.AsyncClient) -> None:
+@asynccontextmanager
+async def beside(place: str) -> AsyncIterator[Store]:
+    """The store, while the service has it."""
+    store = store_of(place, beside=True)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+async def check_belief(
+    service: Service, *https: httpx.AsyncClient, bandits: Iterable[str] = tuple(ARMS)
+) -> None:
     """What is reported is what the log says, to the last bit; by whichever worker."""
-    for bandit in ARMS:
+    for bandit in bandits:
         answers = [await http.get(f"/v1/bandits/{bandit}/report") for http in https]
         assert all(answer.status_code == 200 for answer in answers)
         reports = [answer.json() for answer in answers]
@@ -633,13 +663,9 @@ async def check_belief(service: Service, *https: httpx.AsyncClient) -> None:
 
 async def states(place: str, name: str, versions: Sequence[int]) -> AsyncIterator[State]:
     """A bandit's state after these rows, made from the log."""
-    store = store_of(place, beside=True)
-    await store.open()
-    try:
+    async with beside(place) as store:
         (bandit,) = [head.bandit for head in await store.heads() if head.name == name]
         rows = [row async for some in store.rows(bandit) for row in some]
-    finally:
-        await store.close()
     state, start = State(events.body_of(rows[0]).bandit, rows[0].at), 0
     for version in versions:
         state.apply(rows[start:version])

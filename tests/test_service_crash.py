@@ -8,6 +8,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -18,8 +20,9 @@ from tests.postgres import Server, postgres_server, postgres_url
 from tests.service_process import (
     Journal,
     Service,
-    audit,
+    busiest,
     check,
+    check_audit,
     check_belief,
     client,
     load,
@@ -39,7 +42,7 @@ async def check_all(service: Service, journal: Journal) -> None:
     await check(service, journal)
     async with client(service.url) as http:
         await check_belief(service, http)
-    audit(service)
+    await check_audit(service)
 
 
 # -- the service -------------------------------------------------------------------------------------------------
@@ -53,7 +56,7 @@ async def crashes(service: Service, kills: int) -> Journal:
     for _ in range(kills):
         async with load(service.url, journal) as clients:
             await clients.got(50)
-            await asyncio.sleep(chance.random())
+            await asyncio.sleep(0.5 * chance.random())
             service.kill()
         service.start()
         await check(service, journal, whole=False)
@@ -68,25 +71,55 @@ def test_a_killed_service_has_everything_that_was_acknowledged(kills: int, tmp_p
         journal = asyncio.run(crashes(service, kills))
     finally:
         service.end()
+    audited(service)
     assert journal.unanswered >= kills
     assert journal.refused == 0
+
+
+def audited(service: Service) -> None:
+    """By the command, which is a process of its own."""
+    command = [sys.executable, "-m", "metabandit", "audit", "--store", service.store]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert "0 differences" in done.stdout
+
+
+@LONG
+def test_a_process_that_compiles_and_one_that_loads_what_was_compiled_decide_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first start on a machine compiles; whoever audits later does not."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    journal = Journal()
+
+    async def run(service: Service) -> None:
+        await prepare(service.url)
+        async with load(service.url, journal) as clients:
+            await clients.got(400)
+
+    with Service(tmp_path / "log.db") as service:
+        asyncio.run(run(service))
+        assert service.stop() == 0
+    assert list((tmp_path / "cache").iterdir())
+    audited(service)
 
 
 # -- workers -----------------------------------------------------------------------------------------------------
 
 
 def replaced(service: Service, before: list[int]) -> bool:
-    return len(service.workers()) == 2 and service.workers() != before
+    now = service.workers()
+    return len(now) == 2 and now != before
 
 
 async def everyone_serves(service: Service) -> None:
     """A worker that is starting can be asked nothing yet: then only one would be left to kill."""
     async with AsyncExitStack() as stack:
-        await one_each(service, stack)
+        await one_each(service, stack, 2)
 
 
 async def workers_die(service: Service, kills: int) -> None:
-    """Kill one of two workers: the other goes on, and another one comes."""
+    """Kill the worker that most clients are at: the other goes on, and another one comes."""
     journal, chance = Journal(), random.Random(kills)
     await prepare(service.url)
     async with load(service.url, journal) as clients:
@@ -94,7 +127,7 @@ async def workers_die(service: Service, kills: int) -> None:
             await clients.got(50)
             await asyncio.sleep(0.5 * chance.random())
             before = service.workers()
-            os.kill(chance.choice(before), signal.SIGKILL)
+            os.kill(busiest(service), signal.SIGKILL)
             await clients.got(50)
             await until("replaced", partial(replaced, service, before))
             await everyone_serves(service)
@@ -109,7 +142,9 @@ def test_a_killed_worker_is_replaced_and_loses_nothing(kills: int, postgres_url:
         assert service.stop() == 0
 
 
-@pytest.mark.parametrize("ready", [True, False], ids=["ready", "starting"])
+@pytest.mark.parametrize(
+    "ready", [pytest.param(True, id="ready"), pytest.param(False, id="starting", marks=LONG)]
+)
 def test_nobody_is_left_when_the_supervisor_is_killed(ready: bool, postgres_url: str) -> None:
     service = Service(postgres_url, "--workers", "2")
     service.start(ready)
@@ -154,6 +189,7 @@ def test_a_killed_database_is_waited_for(kills: int, postgres_server: Server, po
         assert service.stop() == 0
 
 
+@LONG
 def test_a_worker_that_dies_while_the_database_is_away_is_replaced_when_it_is_back(
     postgres_server: Server, postgres_url: str
 ) -> None:

@@ -116,6 +116,7 @@ def test_a_file_that_is_moved_away_for_a_while(tmp_path: Path) -> None:
         assert service.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_file_that_is_removed(tmp_path: Path) -> None:
     """Nothing is acknowledged any more; the service can be stopped, and started again from what was kept."""
     file, kept = tmp_path / "log.db", tmp_path / "kept"
@@ -140,6 +141,7 @@ def test_a_file_that_is_removed(tmp_path: Path) -> None:
 # -- the database ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_database_that_is_stopped_for_a_while(postgres_server: Server, postgres_url: str) -> None:
     with Service(postgres_url) as service:
         asyncio.run(suffer(service, postgres_server.stop, postgres_server.start))
@@ -246,10 +248,6 @@ def test_a_clock_that_jumps(tmp_path: Path) -> None:
 # -- what changes under way --------------------------------------------------------------------------------------
 
 
-def stores() -> Any:
-    return pytest.mark.parametrize("store", ["sqlite", "postgres"])
-
-
 @pytest.fixture
 def place(store: str, request: pytest.FixtureRequest) -> tuple[str, ...]:
     """A store and its options."""
@@ -258,7 +256,7 @@ def place(store: str, request: pytest.FixtureRequest) -> tuple[str, ...]:
     return (str(request.getfixturevalue("tmp_path") / "log.db"),)
 
 
-@stores()
+@pytest.mark.parametrize("store", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 def test_arms_and_categories_come_while_requests_are_in_flight(place: tuple[str, ...]) -> None:
     journal = Journal()
 
@@ -287,7 +285,7 @@ def test_arms_and_categories_come_while_requests_are_in_flight(place: tuple[str,
     assert (journal.unanswered, journal.refused) == (0, 0)
 
 
-@stores()
+@pytest.mark.parametrize("store", [pytest.param("sqlite", marks=pytest.mark.slow), "postgres"])
 def test_a_bandit_is_made_anew_while_clients_send_what_the_old_one_took(place: tuple[str, ...]) -> None:
     """They are told what is wrong; what the new one has is what was asked of it."""
     with Service(*place) as service:

@@ -19,8 +19,8 @@ from tests.service_process import (
     ANSWERED,
     Journal,
     Service,
-    audit,
     check,
+    check_audit,
     check_belief,
     client,
     load,
@@ -28,7 +28,6 @@ from tests.service_process import (
     one_each,
     prepare,
     until,
-    wait_for,
 )
 
 __all__ = ["postgres_server", "postgres_url"]  # fixtures
@@ -60,7 +59,13 @@ async def stopped_under_load(service: Service, sign: int) -> Journal:
     return journal
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGINT], ids=["term", "int"])
+@pytest.mark.parametrize(
+    "sign",
+    [
+        pytest.param(signal.SIGTERM, id="term"),
+        pytest.param(signal.SIGINT, id="int", marks=pytest.mark.slow),
+    ],
+)
 def test_a_signal_finishes_what_is_in_flight(sign: int, tmp_path: Path) -> None:
     """And whoever got no answer was not heard: the log has what was acknowledged, and nothing else."""
     service = Service(tmp_path / "log.db")
@@ -116,19 +121,19 @@ async def same_rewards_everywhere(https: list[httpx.AsyncClient], n: int) -> Non
         assert effects == {"learned": 1, "409" if i % 2 else "repeated": len(https) - 1}
 
 
-async def shared(service: Service, server: Server, answers: int) -> None:
+async def shared(service: Service, server: Server, workers: int) -> None:
     """Workers at one database, with clients at all of them."""
     journal = Journal()
     await prepare(service.url)
     async with AsyncExitStack() as stack:
-        clients = await one_each(service, stack)
+        clients = await one_each(service, stack, workers)
         https = list(clients.values())
         made = await https[0].post("/v1/bandits", json={"name": "same", "arms": ["a", "b"], "metadata": AGE})
         assert made.status_code == 201
         async with load(service.url, journal, 4 * len(https)) as at_work:
             await same_ids_everywhere(https, 30)
             await same_rewards_everywhere(https, 20)
-            await at_work.got(answers)
+            await at_work.got(300 if workers == 2 else 3_000)
             await until("drawn twice", partial(drawn, https[0], 2))
         log = await log_of(https[0], "same")
         found = Counter(row["key"] for row in log if row["kind"] == "decision")
@@ -137,7 +142,7 @@ async def shared(service: Service, server: Server, answers: int) -> None:
         await check(service, journal)
         await check_belief(service, *https)
         await check_learner(https[0], holders(server, service))
-    audit(service)
+    await check_audit(service)
 
 
 AGE = {"age": {"type": "number"}}
@@ -168,8 +173,7 @@ async def check_learner(http: httpx.AsyncClient, holders: list[str]) -> None:
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_workers_are_as_one(workers: int, postgres_server: Server, postgres_url: str) -> None:
     with Service(postgres_url, "--workers", str(workers)) as service:
-        wait_for("started", lambda: len(service.workers()) == workers)
-        asyncio.run(shared(service, postgres_server, 300 if workers == 2 else 3_000))
+        asyncio.run(shared(service, postgres_server, workers))
         assert service.stop() == 0
 
 
@@ -190,13 +194,13 @@ def test_another_worker_learns_when_the_one_that_did_has_died(
                     await clients.got(50)
                     await until("two again", lambda: len(service.workers()) == 2)
                     async with AsyncExitStack() as stack:
-                        await one_each(service, stack)
+                        await one_each(service, stack, 2)
                 await until("another", lambda had=first: set(holders(postgres_server, service)) - {had})
             await clients.got(500)
         await check(service, journal)
         async with client(service.url) as http:
             await check_learner(http, holders(postgres_server, service))
-        audit(service)
+        await check_audit(service)
 
     with Service(postgres_url, "--workers", "2") as service:
         asyncio.run(run(service))
