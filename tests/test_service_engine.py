@@ -511,10 +511,11 @@ def test_a_wrong_name_does_not_make_a_bandit_be_gone(tmp_path: Path) -> None:
                 engine.reward("b", [pay("never", 1.0)]),
                 engine.explain("b", "nobody"),
                 engine.decision("b", "never"),
-                decide(engine, ask("t", None, eligible=["nothing"])),
             ):
                 with pytest.raises(UnknownName):
                     await wrong
+            with pytest.raises(InvalidInput, match="eligible: got 'nothing'"):
+                await decide(engine, ask("t", None, eligible=["nothing"]))
         assert not engine.desks["b"].gone
         for wrong in (
             engine.bandit("c"),

@@ -124,7 +124,7 @@ class Machine(RuleBasedStateMachine):
                 Conflict, self.engine.decide(name, [ask("new", "n", metadata), ask(task, id, metadata)])
             )
         wrong = [ask("new", "n", metadata), ask("p", "m", eligible=["no arm"])]
-        self.fails(UnknownName, self.engine.decide(name, wrong))
+        self.fails(InvalidInput, self.engine.decide(name, wrong))
 
     # -- rewards -----------------------------------------------------------------------------------------------
 
