@@ -39,6 +39,7 @@ TOLD = "METABANDIT_SERVING"  # the process that started a worker, and its settin
 PATIENCE = (
     30  # seconds that requests in flight may still take after a signal, and after them the store to be closed
 )
+SILENT = 10  # seconds after which a worker that says nothing hangs; one that dies while it is asked is missed as late
 CANNOT_START = 3  # the exit status that the server gives a worker that will not start the next time either
 
 
@@ -173,7 +174,7 @@ def _serve_many(settings: Settings, listener: socket.socket, line: str) -> None:
     os.environ[TOLD] = msgspec.json.encode((os.getpid(), settings)).decode()
     try:
         config = config_of("metabandit.service.serving:worker", factory=True, workers=settings.workers)
-        config.timeout_worker_healthcheck = PATIENCE  # a worker with much to do is not a worker that hangs
+        config.timeout_worker_healthcheck = SILENT
         workers = Multiprocess(config, sockets=[listener])
         workers.run()
     finally:
