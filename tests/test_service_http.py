@@ -135,12 +135,36 @@ def test_changes_are_versions_of_their_own_and_recorded(service: Answering) -> N
     made_by = service.ask("POST", path + "/decisions", {"task": "t", "id": "1"})
     assert made_by["version"] > changed["version"]
     assert min(made_by["probability"], 1 - made_by["probability"]) >= 0.2 - 1e-9
+    changed = service.ask("PATCH", path, {"policy": {"floor": 0.1}})  # what is not named stays
+    assert changed["policy"] == wanted | {"floor": 0.1}
+    assert service.ask("PATCH", path, {"policy": {"floor": 0.9}}, 400)["field"]
+    assert service.ask("GET", path)["policy"] == changed["policy"]
     refreshed = service.ask("PATCH", path, {"refresh": {"rule": "information", "amount": 0.5}})
     assert refreshed["refresh"] == {"rule": "information", "amount": 0.5}
     assert refreshed["policy"] == changed["policy"]
     rows = len(service.log(name_of(path)))
     assert service.ask("PATCH", path, {})["version"] == refreshed["version"]
     assert len(service.log(name_of(path))) == rows  # nothing to record
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("decisions", [{"task": "a"}, {"task": "b", "metadata": {"age": 999}}], "metadata.age"),
+        ("decisions", [{"task": "a"}, {"task": "a", "eligible": ["z"]}], "eligible"),
+        ("rewards", [{"decision": "d0", "reward": 1}, {"decision": "d1", "reward": 2}], "reward"),
+        ("rewards", [{"decision": "d0", "reward": 1}, {"decision": "never", "reward": 1}], "decision"),
+    ],
+)
+def test_what_is_wrong_in_a_batch_has_its_place(service: Answering, path: str, body: Any, field: str) -> None:
+    """And alone it has none."""
+    bandit = made(service, reward="binary", model={}, refresh=None)
+    for j in range(2):
+        service.ask("POST", bandit + "/decisions", {"task": "t", "id": f"d{j}"})
+    status = 404 if field == "decision" else 400
+    problem = service.ask("POST", f"{bandit}/{path}/batch", {path: body}, status)
+    assert problem["field"] == f"{path}[1].{field}"
+    assert service.ask("POST", f"{bandit}/{path}", body[1], status)["field"] == field
 
 
 # -- tasks -----------------------------------------------------------------------------------------------------
@@ -493,7 +517,7 @@ REFUSED: list[tuple[str, str, Any, int, str, str]] = [
     ("PUT", A, {"name": "a"}, 400, "active", "required"),
     ("PUT", T, {"tasks": []}, 400, "tasks", "at least 1"),
     ("PUT", T, {"tasks": [{"task": "t", "metadata": {}}] * 2}, 400, "task", "different"),
-    ("PUT", T, {"tasks": [{"task": "t", "metadata": {"age": 121}}]}, 400, "metadata.age", "from 0 to 120"),
+    ("PUT", T, {"tasks": [{"task": "t", "metadata": {"age": 121}}]}, 400, "tasks[0].metadata.age", "from 0 to 120"),
     ("PUT", T, {"tasks": [{"task": "t", "metadata": {"age": []}}]}, 400, "tasks[0].metadata.age", "a number"),
     ("GET", T + "?search=%ff", None, 400, "query", "UTF-8"),
     ("GET", T + "?seek=x", None, 400, "query", "search"),

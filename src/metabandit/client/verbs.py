@@ -41,6 +41,7 @@ from metabandit.service.messages import (
     ModelSettings,
     NewArm,
     NewBandit,
+    PolicyChange,
     PolicySettings,
     RefreshSettings,
     Report,
@@ -113,7 +114,8 @@ def change(
     paused: bool | None = None,
 ) -> Call[Bandit]:
     """Another policy, another refresh rule, paused or not: what is given is changed, from now on."""
-    given = {"policy": policy, "refresh": refresh, "paused": paused}
+    whole = None if policy is None else PolicyChange(**msgspec.structs.asdict(policy))
+    given = {"policy": whole, "refresh": refresh, "paused": paused}
     wanted: Any = BanditChange(**{name: value for name, value in given.items() if value is not None})  # type: ignore[arg-type]
     check_finite(wanted)
     return Call(Request("PATCH", path_of(bandit), body_of(wanted)), _reader(Bandit))

@@ -147,7 +147,7 @@ def _response(route: Route, answer: Any) -> Response[Any]:
         disposition = f'attachment; filename="{answer.name}"'
         headers = HEADERS | {"content-type": answer.media, "content-disposition": disposition}
         return Stream(answer.parts, headers=headers)
-    return Response(encode(answer), status_code=route.status, media_type=JSON, headers=HEADERS)
+    return Response(encode(answer) + b"\n", status_code=route.status, media_type=JSON, headers=HEADERS)
 
 
 # -- refusals --------------------------------------------------------------------------------------------------
@@ -187,7 +187,7 @@ def _problem_response(problem: Problem, headers: dict[str, str]) -> Response[byt
     if problem.status == 401:
         headers["www-authenticate"] = "Bearer"
     return Response(
-        encode(problem), status_code=problem.status, media_type=PROBLEM, headers=HEADERS | headers
+        encode(problem) + b"\n", status_code=problem.status, media_type=PROBLEM, headers=HEADERS | headers
     )
 
 

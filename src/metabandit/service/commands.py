@@ -128,7 +128,8 @@ def _with_store(place: str | None, config: str | None, work: Callable[[Any], Any
     from metabandit.service.stores import store_of
 
     settings = gathered({"store": place}, os.environ, config)
-    if not (make or settings.several or os.path.exists(settings.store)):
+    new = not (settings.several or os.path.exists(settings.store))
+    if new and not make:
         raise InvalidInput("store", settings.store, "a file that is there")
 
     async def run() -> Any:
@@ -139,7 +140,10 @@ def _with_store(place: str | None, config: str | None, work: Callable[[Any], Any
         finally:
             await store.close()
 
-    return asyncio.run(run())
+    result = asyncio.run(run())
+    if new:
+        click.echo(f"metabandit: made a new store, {settings.store}", err=True)
+    return result
 
 
 # -- audit -------------------------------------------------------------------------------------------------------

@@ -210,7 +210,7 @@ class Engine:
         """Make tasks known, or give them other metadata. Returns how many were new or different."""
         names = [task.task for task in tasks]
         check_different("task", names)
-        changed: int = await (await self._desk(name)).ask(PutTasks(tasks=tasks))
+        changed: int = await (await self._desk(name)).ask(PutTasks(tasks=tasks, place="tasks"))
         return changed
 
     async def find_tasks(self, name: str, text: str) -> list[str]:
@@ -232,14 +232,14 @@ class Engine:
 
     # -- decisions and rewards -----------------------------------------------------------------------------
 
-    async def decide(self, name: str, requests: list[DecisionRequest]) -> list[DecisionMade]:
-        """An arm for each task; the same id always gives the same answer."""
-        made: list[DecisionMade] = await (await self._desk(name)).ask(Decide(tasks=requests))
+    async def decide(self, name: str, requests: list[DecisionRequest], place: str = "") -> list[DecisionMade]:
+        """An arm for each task; the same id always gives the same answer. place : what errors call the list."""
+        made: list[DecisionMade] = await (await self._desk(name)).ask(Decide(tasks=requests, place=place))
         return made
 
-    async def reward(self, name: str, rewards: list[RewardMessage]) -> list[RewardTaken]:
-        """Rewards of decisions: all of them are taken, or none."""
-        taken: list[RewardTaken] = await (await self._desk(name)).ask(Learn(rewards=rewards))
+    async def reward(self, name: str, rewards: list[RewardMessage], place: str = "") -> list[RewardTaken]:
+        """Rewards of decisions: all of them are taken, or none. place : what errors call the list."""
+        taken: list[RewardTaken] = await (await self._desk(name)).ask(Learn(rewards=rewards, place=place))
         return taken
 
     async def decision(self, name: str, id: str) -> DecisionRecord:
@@ -305,8 +305,9 @@ def _settings(state: State, change: BanditChange) -> events.Settings:
     """What to append; refused where it does not fit the bandit."""
     made = events.Settings()
     if change.policy is not msgspec.UNSET:
-        check_feasible(policy_of(change.policy, state.bandit.reward), state.arms.active[None])
-        made.policy = change.policy
+        given = msgspec.to_builtins(change.policy)  # without what is unset
+        made.policy = msgspec.structs.replace(state.policy_settings, **given)
+        check_feasible(policy_of(made.policy, state.bandit.reward), state.arms.active[None])
     if change.refresh is not msgspec.UNSET:
         made.refresh = refresh_settings(change.refresh, state.bandit.reward)
         refresh_of(made.refresh)

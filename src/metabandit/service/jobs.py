@@ -40,6 +40,15 @@ class Job:
 
     done: asyncio.Future[Any] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
+    place: str = ""
+    """what a list is called in the request; none: it was one alone"""
+
+    def at(self, number: int, error: InvalidInput) -> InvalidInput:
+        """What is wrong with one of a list, with its place in it."""
+        if not self.place:
+            return error
+        return type(error)(f"{self.place}[{number}].{error.argument}", error.value, error.accepted)
+
     def fail(self, error: BaseException) -> None:
         if not self.done.done():
             self.done.set_exception(error)
@@ -115,9 +124,12 @@ def news(state: State, job: PutTasks, repeated: Container[str] = ()) -> dict[str
             continue
         if repeated and job.asked and job.ids[j] in repeated:
             continue
-        if not known:
-            checked_name("task", asked.task)
-        metadata = _metadata(state, columns, asked.metadata)
+        try:
+            if not known:
+                checked_name("task", asked.task)
+            metadata = _metadata(state, columns, asked.metadata)
+        except InvalidInput as error:
+            raise job.at(j, error) from None
         if metadata is not None or asked.task not in last:
             last[asked.task] = metadata
     found = {name: metadata for name, metadata in last.items() if _differs(tasks, name, metadata)}
@@ -206,12 +218,15 @@ def together(jobs: Iterable[Decide]) -> Iterator[list[Decide]]:
 def fresh_decisions(state: State, job: Decide, found: Found) -> Wanted:
     """What is to be decided anew; refused if anything of the job is wrong. Tasks may be not known yet."""
     wanted, requests = Wanted(), job.tasks
-    for request, id in zip(requests, job.ids, strict=True):
-        named = _eligible(state, request.eligible)  # type: ignore[union-attr]
+    for j, (request, id) in enumerate(zip(requests, job.ids, strict=True)):
         old = found.get(id)
-        if old:
-            _check_repeat(state, id, request.task, named, old[0])
-            continue
+        try:
+            named = _eligible(state, request.eligible)  # type: ignore[union-attr]
+            if old:
+                _check_repeat(state, id, request.task, named, old[0])
+                continue
+        except InvalidInput as error:
+            raise job.at(j, error) from None
         wanted.tasks.append(state.tasks.index.get(request.task, NOBODY))
         wanted.ids.append(id)
         wanted.named.append(named)
@@ -308,8 +323,11 @@ class Ledger:
         before, rows, taken = dict(self.now), [], []
         try:
             self._check(job)
-            for reward in job.rewards:
-                row, effect = self._one(reward, at)
+            for j, reward in enumerate(job.rewards):
+                try:
+                    row, effect = self._one(reward, at)
+                except InvalidInput as error:
+                    raise job.at(j, error) from None
                 if row is not None:
                     rows.append(row)
                 taken.append(RewardTaken(decision=reward.decision, effect=effect))  # type: ignore[arg-type]
@@ -319,9 +337,20 @@ class Ledger:
         return rows, taken
 
     def _check(self, job: Learn) -> None:
-        """Rewards the model can have produced."""
+        """Rewards the model can have produced; only if not all of them are, one by one."""
+        try:
+            self._check_all(job.rewards)
+        except InvalidInput:
+            for j, reward in enumerate(job.rewards):
+                try:
+                    self._check_all([reward])
+                except InvalidInput as error:
+                    raise job.at(j, error) from None
+            raise
+
+    def _check_all(self, rewards: Sequence[RewardMessage]) -> None:
         belief = self.state.belief
-        given = [reward for reward in job.rewards if reward.reward is not None]
+        given = [reward for reward in rewards if reward.reward is not None]
         if given:
             belief.check_rewards(finite("reward", [reward.reward for reward in given]))
             belief.check_exposures(finite("exposure", [reward.exposure for reward in given]))

@@ -13,6 +13,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=MOST_NAME)]
 Level = str | bool | int | float
 Metadata = dict[str, Level | None]
 Reward = Literal["real", "binary", "count"]
+PolicyKind = Literal["thompson", "greedy", "upper-bound", "random"]
 Shape = Literal["scalar", "per_arm", "compound", "full"]
 
 
@@ -52,7 +53,7 @@ class ModelSettings(Message):
 class PolicySettings(Message):
     """How an arm is chosen."""
 
-    kind: Literal["thompson", "greedy", "upper-bound", "random"] = "thompson"
+    kind: PolicyKind = "thompson"
     scale: Annotated[float, Meta(gt=0)] = 1.0
     """of Thompson sampling: below 1 it explores less"""
     level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
@@ -60,6 +61,16 @@ class PolicySettings(Message):
     floor: Annotated[float, Meta(ge=0, le=1)] = 0.0
     """no eligible arm is less probable"""
     ceiling: Annotated[float, Meta(gt=0, le=1)] = 1.0
+
+
+class PolicyChange(Message):
+    """What of the policy is to be another; what is not given stays."""
+
+    kind: PolicyKind | UnsetType = UNSET
+    scale: Annotated[float, Meta(gt=0)] | UnsetType = UNSET
+    level: Annotated[float, Meta(gt=0, lt=1)] | UnsetType = UNSET
+    floor: Annotated[float, Meta(ge=0, le=1)] | UnsetType = UNSET
+    ceiling: Annotated[float, Meta(gt=0, le=1)] | UnsetType = UNSET
 
 
 class RefreshSettings(Message):
@@ -89,7 +100,7 @@ class NewBandit(Message):
 class BanditChange(Message):
     """What is given is changed, under a new version."""
 
-    policy: PolicySettings | UnsetType = UNSET
+    policy: PolicyChange | UnsetType = UNSET
     refresh: RefreshSettings | UnsetType = UNSET
     paused: bool | UnsetType = UNSET
     """a paused bandit decides nothing; rewards are still learned"""

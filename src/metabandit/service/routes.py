@@ -163,7 +163,7 @@ async def decide(engine: Engine, ask: Ask) -> DecisionMade:
 
 
 async def decide_many(engine: Engine, ask: Ask) -> DecisionsMade:
-    return DecisionsMade(decisions=await engine.decide(ask.bandit, ask.body.decisions))
+    return DecisionsMade(decisions=await engine.decide(ask.bandit, ask.body.decisions, "decisions"))
 
 
 async def decision(engine: Engine, ask: Ask) -> DecisionRecord:
@@ -175,7 +175,7 @@ async def reward(engine: Engine, ask: Ask) -> RewardTaken:
 
 
 async def reward_many(engine: Engine, ask: Ask) -> RewardsTaken:
-    return RewardsTaken(rewards=await engine.reward(ask.bandit, ask.body.rewards))
+    return RewardsTaken(rewards=await engine.reward(ask.bandit, ask.body.rewards, "rewards"))
 
 
 async def report(engine: Engine, ask: Ask) -> Report:
