@@ -439,6 +439,8 @@ class Client:
     def some(self, bandit: str, n: int) -> list[str]:
         known = [id for id in self.mine[-200:] if self.journal.decisions[id].bandit == bandit]
         known = [id for id in known if self.journal.decisions[id].answer is not None]
+        if self.random.random() < 0.8:  # amendments are rarer than first rewards
+            known = [id for id in known if self.journal.decisions[id].rewards == [None]]
         return self.random.sample(known, min(n, len(known)))
 
     async def reward(self) -> None:

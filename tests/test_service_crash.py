@@ -122,7 +122,7 @@ async def workers_die(service: Service, kills: int) -> None:
     """Kill the worker that most clients are at: the other goes on, and another one comes."""
     journal, chance = Journal(), random.Random(kills)
     await prepare(service.url)
-    async with load(service.url, journal) as clients:
+    async with load(service.url, journal, 4) as clients:
         for _ in range(kills):
             await clients.got(50)
             await asyncio.sleep(0.5 * chance.random())
