@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from metabandit.kernels import linear
+from metabandit.kernels import corrections, linear
 from metabandit.models.features import TaskFeatures
 from tests.twins import linear as twin
 
@@ -27,7 +28,7 @@ def kernel(request: pytest.FixtureRequest) -> Callable[[str], Any]:
     """A kernel by name, as users run it and as it is written."""
 
     def pick(name: str) -> Any:
-        function = getattr(linear, name)
+        function = getattr(linear if hasattr(linear, name) else corrections, name)
         return getattr(function, "py_func", function) if request.param == "python" else function
 
     return pick
@@ -69,6 +70,33 @@ def test_rotate(kernel: Any, rng: np.random.Generator, zeros: list[int]) -> None
     expected, left = twin.rotate(factor, x)
     close(kernel("rotate")(factor, x.copy()) ** 2, left)
     same_belief(factor, expected)
+
+
+@pytest.mark.parametrize("zeros", [[], [0], [1, 3], [0, 1, 2, 3]])
+def test_rotate_back(kernel: Any, rng: np.random.Generator, zeros: list[int]) -> None:
+    """What rotate brought goes, whatever came in between; rho2 is less by the residual it would have had last."""
+    factor, x, totals = random_factor(rng), rng.normal(size=D + 1), np.array([9.0, 0.3])
+    x[zeros] = 0.0
+    for row in (x.copy(), rng.normal(size=D + 1)):
+        totals[0] += kernel("rotate")(factor, row) ** 2
+    expected, rho2 = twin.rotate_back(factor, totals[0], x)
+    assert kernel("rotate_back")(factor, totals, x.copy(), np.empty(D))
+    same_belief(factor, expected)
+    close(totals, [rho2, 0.3])
+
+
+@pytest.mark.parametrize("size", [[1e3, 1.0], [1.0, 1e3]], ids=["its direction", "its size"])
+def test_rotate_back_leaves_alone_what_rounding_would_spoil(
+    kernel: Any, rng: np.random.Generator, size: list[float]
+) -> None:
+    factor, totals, x = random_factor(rng), np.array([9.0, 0.3]), rng.normal(size=D + 1)
+    x[:D] *= size[0]
+    x[D] *= size[1]
+    totals[0] += kernel("rotate")(factor, x.copy()) ** 2
+    before = factor.copy(), totals.copy()
+    assert not kernel("rotate_back")(factor, totals, x, np.empty(D))
+    assert (factor == before[0]).all()
+    assert (totals == before[1]).all()
 
 
 def test_solve_back(kernel: Any, rng: np.random.Generator) -> None:
@@ -188,6 +216,98 @@ def test_learn_cell_and_learn_cells(kernel: Any, rng: np.random.Generator, cells
     for i, a, y in zip(tasks, arms, rewards, strict=True):
         cells.tell_twin(int(i), int(a), float(y))
     cells.check()
+
+
+def same_cells(got: Cells, expected: Cells) -> None:
+    same_belief(got.factor, expected.factor)
+    for name in ("totals", "counts", "means", "within"):
+        close(getattr(got, name), getattr(expected, name))
+
+
+def test_forget_cells(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
+    """As if what is taken back had never been told; also the last reward of a cell."""
+    tasks, arms, rewards = told(rng, 40)
+    kept, gone = rng.permutation(40)[:15], np.ones(40, bool)
+    gone[kept] = False
+    other = copy.deepcopy(cells)
+    kernel("learn_cells")(*other.arrays, tasks[~gone], arms[~gone], rewards[~gone])
+    kernel("learn_cells")(*cells.arrays, tasks, arms, rewards)
+    assert kernel("forget_cells")(*cells.arrays, tasks[gone], arms[gone], rewards[gone], True)
+    assert (cells.counts == 0.0).any()
+    same_cells(cells, other)
+
+
+def test_forget_cells_keeps_to_the_statistics_when_it_is_not_well(
+    kernel: Any, rng: np.random.Generator, cells: Cells
+) -> None:
+    tasks, arms, rewards = told(rng)
+    rewards[1] = 1e6
+    kernel("learn_cells")(*cells.arrays, tasks, arms, rewards)
+    before = cells.factor.copy(), cells.totals.copy()
+    assert not kernel("forget_cells")(*cells.arrays, tasks[:0], arms[:0], rewards[:0], False)
+    assert not kernel("forget_cells")(*cells.arrays, tasks[1:3], arms[1:3], rewards[1:3], True)
+    assert (cells.factor == before[0]).all()
+    assert cells.totals[0] == before[1][0]
+    assert cells.counts.sum() == 23
+
+
+def test_move_cells(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
+    """As if the task had had the other features from the start."""
+    other, data = copy.deepcopy(cells), told(rng, 60)
+    kernel("learn_cells")(*cells.arrays, *data)
+    new = rng.normal(size=(1, cells.made.row_width))
+    other.made.rows[2] = new
+    kernel("learn_cells")(*other.arrays, *data)
+    arrays = (*cells.arrays[:8], cells.counts, cells.means, cells.task_var, cells.extra, cells.noise)
+    assert kernel("move_cells")(*arrays, 2, new)
+    assert (cells.made.rows == other.made.rows).all()
+    same_cells(cells, other)
+
+
+def test_share_of_reward(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
+    tasks, arms, rewards = told(rng)
+    kernel("learn_cells")(*cells.arrays, tasks, arms, rewards)
+    without = copy.deepcopy(cells)
+    assert kernel("forget_cells")(*without.arrays, tasks[:1], arms[:1], rewards[:1], True)
+    (p, h), (less_p, less_h) = twin.moments_of(cells.factor), twin.moments_of(without.factor)
+    size = h @ np.linalg.solve(p, h) + cells.totals[0]
+    left = less_h @ np.linalg.solve(less_p, less_h) + without.totals[0]
+    shares = np.trace(np.linalg.solve(p, p - less_p)), 1.0 - left / size
+    close(kernel("share_of_reward")(*cells.arrays, tasks[0], arms[0], rewards[0]), max(shares))
+    cells.counts[0, 0] = 0.0
+    assert kernel("share_of_reward")(*cells.arrays, 0, 0, 1.0) == np.inf
+
+
+def test_share_of_task(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
+    """Arm by arm, of what the ones before left."""
+    kernel("learn_cells")(*cells.arrays, *told(rng))
+    p, h = twin.moments_of(cells.factor)
+    shares, ends = [], 0.0
+    for a in range(K):
+        n, phi = cells.counts[1, a], cells.phi[1, a]
+        weight = n / (cells.noise[a] + n * cells.tau2(1, a))
+        row = np.sqrt(weight) * twin.whiten(cells.root, phi)
+        shares.append(float(row @ np.linalg.solve(p, row)))
+        p, ends = p - np.outer(row, row), ends + weight * float(cells.means[1, a] - phi @ cells.mean) ** 2
+    p = twin.moments_of(cells.factor)[0]
+    shares.append(ends / (h @ np.linalg.solve(p, h) + cells.totals[0]))
+    few = (*cells.arrays[:8], cells.counts, cells.means, cells.task_var, cells.extra, cells.noise)
+    close(kernel("share_of_task")(*few, 1), max(shares))
+    assert (cells.counts[1] > 0.0).sum() > 1
+
+
+def test_cell_gram(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
+    data = told(rng)
+    linear.learn_cells(*cells.arrays, *data)
+    own: dict[tuple[int, int], list[float]] = {}
+    for i, a, y in zip(*data, strict=True):
+        own.setdefault((int(i), int(a)), []).append(float(y))
+    tau2 = np.array([[cells.tau2(i, a) for a in range(K)] for i in range(N)])
+    expected, log_s = twin.cell_gram(cells.root, cells.mean, cells.phi, own, tau2, cells.noise)
+    gram = np.zeros_like(expected)
+    arrays = (cells.counts, cells.means, cells.task_var, cells.extra, cells.noise)
+    close(kernel("cell_gram")(cells.root, cells.mean, *cells.place, N, *arrays, gram), log_s)
+    close(gram, expected)
 
 
 def test_cell_laws_and_moments(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:

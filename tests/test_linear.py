@@ -14,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metabandit.errors import InvalidInput
+from metabandit.models import linear_belief
 from metabandit.models.linear import CompoundSymmetric, InverseGamma, LinearMixedModel
+from metabandit.models.linear_belief import LinearBelief
 from tests.twins.linear import Dense
 
 Array = np.ndarray[Any, Any]
@@ -495,6 +497,84 @@ def test_retract_undoes_observe(seed: int, task_cov: Any) -> None:
     belief.observe(tasks, arms, rewards)
     belief.retract(tasks[half:], arms[half:], rewards[half:])
     np.testing.assert_allclose(everything(belief), everything(other), rtol=1e-8, atol=1e-8)
+
+
+# -- corrections ---------------------------------------------------------------------------------------------
+
+
+def corrected(seed: int, coef_cov: Any, how_many: int) -> tuple[Any, list[list[Any]], Array]:
+    """A belief with rewards and features that were corrected again and again, what stands in the end, and features."""
+    rng = np.random.default_rng(seed)
+    belief = LinearMixedModel(0.3, coef_cov, 0.5, [0.5, 1.0, 2.0]).belief(K, 6, "by_arm")
+    x = rng.normal(size=(40, 2))
+    belief.add_tasks(x)
+    log = [[int(rng.integers(40)), int(rng.integers(K)), float(rng.normal())] for _ in range(600)]
+    belief.observe(*map(np.array, zip(*log, strict=True)))
+    for _ in range(how_many):
+        if rng.random() < 0.7:
+            place = int(rng.integers(len(log)))
+            i, a, y = log[place]
+            assert belief.quick_to_retract(i, a, y)
+            belief.retract(i, a, y)
+            log[place][2] = float(rng.normal())
+            belief.observe(*log[place])
+        else:
+            i = int(rng.integers(40))
+            assert belief.quick_to_set_features(i)
+            x[i] = rng.normal(size=2)
+            belief.set_features(i, x[i])
+    return belief, log, x
+
+
+@pytest.mark.parametrize("coef_cov", [0.8, random_cov(31, 6)], ids=["diagonal", "full"])
+def test_thousands_of_corrections_make_nothing_anew_and_stay_exact(
+    coef_cov: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(LinearBelief, "rebuild", None)
+        belief, log, x = corrected(30, coef_cov, 4_000)
+        got = everything(belief)
+    belief.rebuild()
+    np.testing.assert_allclose(got, everything(belief), rtol=1e-9, atol=1e-9)
+    fresh = LinearMixedModel(0.3, coef_cov, 0.5, [0.5, 1.0, 2.0]).belief(K, 6, "by_arm")
+    fresh.add_tasks(x)
+    fresh.observe(*map(np.array, zip(*log, strict=True)))
+    np.testing.assert_allclose(got, everything(fresh), rtol=1e-9, atol=1e-9)
+
+
+def test_after_so_many_corrections_the_coefficients_are_made_anew() -> None:
+    belief, log, _ = corrected(31, 0.8, 0)
+    foretold, made_anew = [], []
+    for _ in range(linear_belief.REBUILD_EVERY // linear_belief.CORRECTION + 5):
+        foretold.append(not belief.quick_to_retract(*log[0]))
+        belief.retract(*log[0])
+        made_anew.append(belief._stale)
+        belief.observe(*log[0])
+        assert not belief._stale
+    assert foretold == made_anew
+    assert sum(made_anew) == 1
+
+
+@pytest.mark.parametrize("outlier", [1e4, 1e6])
+def test_an_outlier_that_is_taken_back_leaves_no_more_than_its_rounding(outlier: float) -> None:
+    belief, _, _ = corrected(32, 0.8, 0)
+    other, _, _ = corrected(32, 0.8, 0)
+    belief.observe(3, 1, outlier)
+    assert not belief.quick_to_retract(3, 1, outlier)
+    belief.retract(3, 1, outlier)
+    assert belief._stale
+    np.testing.assert_allclose(everything(belief), everything(other), rtol=1e-6, atol=1e-15 * outlier**2)
+
+
+def test_the_last_reward_leaves_nothing_behind() -> None:
+    belief = LinearMixedModel(0.3, 0.8, 0.5, 1.0).belief(K, 6, "by_arm")
+    belief.add_tasks(np.random.default_rng(0).normal(size=(3, 2)))
+    empty = everything(belief)
+    belief.observe([0, 1], [0, 1], [0.3, 0.7])
+    for i, y in ((0, 0.3), (1, 0.7)):
+        belief.retract(i, i, y)
+    assert (everything(belief) == empty).all()
+    assert belief.quick_to_set_features(0)
 
 
 # -- scale and rounding ------------------------------------------------------------------------------------

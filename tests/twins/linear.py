@@ -129,6 +129,13 @@ def rotate(factor: Array, x: Array) -> tuple[Array, float]:
     return new, float(left)
 
 
+def rotate_back(factor: Array, rho2: float, x: Array) -> tuple[Array, float]:
+    """The factor without the row, and what is then left of rho2: y'y + rho2 is less by the square of the row's end."""
+    p, h = moments_of(factor)
+    new = factor_of(p - np.outer(x[:-1], x[:-1]), h - x[:-1] * x[-1])
+    return new, float(rho2 + factor[:, -1] @ factor[:, -1] - new[:, -1] @ new[:, -1] - x[-1] ** 2)
+
+
 def solve_back(factor: Array, z: Array, scale: float) -> Array:
     solved: Array = np.linalg.inv(np.triu(factor[:, :-1])) @ (factor[:, -1] + scale * z)
     return solved
@@ -195,6 +202,23 @@ def learn_cell(
     state.factor = new
     state.totals = state.totals + np.array([e * e / f, math.log(given)])
     seen.append(y)
+
+
+def cell_gram(
+    root: Array, mean: Array, phi: Array, rewards: dict[tuple[int, int], list[float]], tau2: Array,
+    sigma2: Array,
+) -> tuple[Array, float]:  # fmt: skip
+    """The sum of r r' over whitened rows r = W^1/2 (root' phi, y - phi'mean) of all rewards, W the inverse of the
+    covariance of the rewards of a cell given theta, beside what theta has no part in; and the log determinants.
+    """
+    gram, log_s = np.zeros((len(mean) + 1,) * 2), 0.0
+    for (i, a), seen in rewards.items():
+        n = len(seen)
+        cov = sigma2[a] * np.eye(n) + tau2[i, a]
+        rows = np.tile(np.append(whiten(root, phi[i, a]), np.mean(seen) - phi[i, a] @ mean), (n, 1))
+        gram += rows.T @ np.linalg.solve(cov, rows)
+        log_s += float(np.linalg.slogdet(cov)[1])
+    return gram, log_s
 
 
 def cell_law(prior: float, rewards: list[float], tau2: float, sigma2: float) -> tuple[float, float]:

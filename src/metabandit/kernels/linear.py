@@ -162,12 +162,11 @@ def draw_many(factor, root, mean, z, scale, out):  # type: ignore[no-untyped-def
 
 
 @compiled
-def learn_cell(  # type: ignore[no-untyped-def]
-    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
-    noise, i, a, y, g, x,
+def reward_row(  # type: ignore[no-untyped-def]
+    root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, y, g, x,
 ):
-    """One reward: the cell's statistics, the coefficients and the evidence (maths.md a.2, exact)."""
-    d = factor.shape[0]
+    """x : (d + 1,), what one more reward says of xi given those its cell has; returns its variance (maths.md a.2)."""
+    d = g.shape[0]
     n = counts[i, a]
     tau2 = task_var[a]
     if extra.shape[0] > 0:
@@ -186,9 +185,23 @@ def learn_cell(  # type: ignore[no-untyped-def]
     for k in range(d):
         x[k] *= bw
     x[d] = (gap + b * (means[i, a] - start)) * w
+    return s
+
+
+@compiled
+def learn_cell(  # type: ignore[no-untyped-def]
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
+    noise, i, a, y, g, x,
+):
+    """One reward: the cell's statistics, the coefficients and the evidence (maths.md a.2, exact)."""
+    s = reward_row(
+        root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, y, g, x,
+    )
     left = rotate(factor, x)
     totals[0] += left * left
     totals[1] += math.log(s)
+    n = counts[i, a]
+    gap = y - means[i, a]
     step = gap / (n + 1.0)
     within[a] += gap * step * n
     means[i, a] += step
@@ -208,6 +221,71 @@ def learn_cells(  # type: ignore[no-untyped-def]
             factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var,
             extra, noise, tasks[j], arms[j], rewards[j], g, x,
         )
+
+
+@compiled
+def whole_row(  # type: ignore[no-untyped-def]
+    root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, g, x,
+):
+    """x : (d + 1,), what all rewards of a cell say of xi."""
+    d = g.shape[0]
+    tau2 = task_var[a]
+    if extra.shape[0] > 0:
+        tau2 += extra[i, a]
+    w = math.sqrt(counts[i, a] / (noise[a] + counts[i, a] * tau2))
+    cell_row(rows, step_row, step_column, width, i, a, g)
+    start = 0.0
+    for k in range(d):
+        start += g[k] * mean[k]
+    whiten(root, g, x)
+    for k in range(d):
+        x[k] *= w
+    x[d] = (means[i, a] - start) * w
+
+
+@compiled
+def cell_gram(  # type: ignore[no-untyped-def]
+    root, mean, rows, step_row, step_column, width, n_tasks, counts, means, task_var, extra, noise, gram,
+):
+    """gram : (d + 1, d + 1) += what all cells say, whitened; returns the sum of log s."""
+    d = gram.shape[0] - 1
+    g = np.empty(d)
+    x = np.empty(d + 1)
+    part = np.zeros((d + 1, d + 1))  # of some tasks: sums of sums lose fewer digits
+    logs, log_part = 0.0, 0.0
+    for i in range(n_tasks):
+        for a in range(counts.shape[1]):
+            n = counts[i, a]
+            if n == 0.0:
+                continue
+            whole_row(
+                root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, g, x,
+            )
+            tau2 = task_var[a]
+            if extra.shape[0] > 0:
+                tau2 += extra[i, a]
+            log_part += math.log1p(n * tau2 / noise[a]) + n * math.log(noise[a])
+            first, last = 0, d
+            if root.shape[0] == 1:  # whitening leaves zeros what they are
+                first = a * step_column
+                last = first + width
+            for k in range(first, last):
+                head = x[k]
+                row = part[k, k:last]
+                tail = x[k:last]
+                for j in range(row.shape[0]):
+                    row[j] += head * tail[j]
+                part[k, d] += head * x[d]
+            part[d, d] += x[d] * x[d]
+        if i % 512 == 511 or i == n_tasks - 1:
+            gram += part
+            part[:] = 0.0
+            logs += log_part
+            log_part = 0.0
+    for k in range(d + 1):
+        for j in range(k):
+            gram[k, j] = gram[j, k]
+    return logs
 
 
 @compiled

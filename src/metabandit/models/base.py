@@ -135,6 +135,14 @@ class Belief(ABC):
             raise InvalidInput("exposure", worst, f"1 with {self.reward} rewards; counts have an exposure")
         return exposures
 
+    def quick_to_retract(self, i: int, arm: int, reward: float) -> bool:
+        """Whether to take back this reward costs about what it cost to observe it, however much data there are."""
+        return False
+
+    def quick_to_set_features(self, i: int) -> bool:
+        """Whether other features for this task cost no more than its rewards did, however much data there are."""
+        return False
+
     def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
         """All rewards of one arm, for beliefs whose retractions leave rounding behind; others ignore it."""
         return

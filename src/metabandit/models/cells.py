@@ -14,6 +14,7 @@ from metabandit.models.coefficients import Coefficients
 from metabandit.models.features import TaskFeatures, grown
 
 _kernel: Any = Lazy("linear")
+_corrections: Any = Lazy("corrections")
 Array = np.ndarray[Any, Any]
 
 CHUNK = 1 << 16  # cells worked on at once when all tasks are visited, so that memory stays small
@@ -60,21 +61,43 @@ class Cells:
         )  # fmt: skip
 
     def check_retract(self, tasks: Array, arms: Array) -> None:
-        taken = np.zeros_like(self.counts)
-        np.add.at(taken, (tasks, arms), 1.0)
-        if (taken > self.counts).any():
-            i, a = np.argwhere(taken > self.counts)[0]
+        cells, taken = np.unique(tasks * self.features.n_arms + arms, return_counts=True)
+        there = self.counts.reshape(-1)[cells]
+        if (taken > there).any():
+            i, a = divmod(int(cells[np.argmax(taken > there)]), self.features.n_arms)
             raise InvalidInput(
                 "reward", f"<more rewards of task {i}, arm {a} than were observed>", "observed rewards"
             )
 
-    def retract(self, tasks: Array, arms: Array, rewards: Array) -> None:
-        """The statistics without these rewards; the coefficients have to be rebuilt afterwards."""
-        for i, a, y in zip(tasks, arms, rewards, strict=True):
-            n = self.counts[i, a] - 1.0
-            mean = (self.means[i, a] * (n + 1.0) - y) / n if n else 0.0
-            self.within[a] = max(0.0, self.within[a] - (y - mean) ** 2 * n / (n + 1.0))
-            self.counts[i, a], self.means[i, a] = n, mean
+    def retract(self, coefs: Coefficients, tasks: Array, arms: Array, rewards: Array, well: bool) -> bool:
+        """The statistics without these rewards and, as long as all is well with them, the coefficients; whether it is
+        well with them afterwards. If not they have to be rebuilt.
+        """
+        return bool(
+            _corrections.forget_cells(
+                coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means,
+                self.within, self.task_var, self.extra, self.noise, tasks, arms, rewards, well,
+            )
+        )  # fmt: skip
+
+    def move(self, coefs: Coefficients, i: int, row: Array) -> bool:
+        """Other features for a task; whether it is well with the coefficients afterwards."""
+        return bool(
+            _corrections.move_cells(
+                coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means,
+                self.task_var, self.extra, self.noise, i, row[None],
+            )
+        )  # fmt: skip
+
+    def can_spare(self, coefs: Coefficients, i: int, arm: int | None = None, reward: float = 0.0) -> bool:
+        """Whether retract() would be well without a reward of a task, or move() without all of them."""
+        held = coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means
+        others = self.task_var, self.extra, self.noise, i
+        if arm is None:
+            share = _corrections.share_of_task(*held, *others)
+        else:
+            share = _corrections.share_of_reward(*held, self.within, *others, arm, reward)
+        return bool(share <= 1.0 - _corrections.LEFT)
 
     def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
         """The statistics of one arm from all its rewards: no trace is left of what was taken back."""
@@ -126,20 +149,13 @@ class Cells:
 
     def gram(self, coefs: Coefficients) -> tuple[Array, float]:
         """What Coefficients.rebuild needs, from the statistics alone."""
-        d = coefs.size
-        gram, log_s = np.zeros((d + 1, d + 1)), 0.0
-        for tasks, arms in self.pulled():
-            phi = self.features.cells(tasks, arms)
-            n, sigma2 = self.counts[tasks, arms], self.noise[arms]
-            tau2 = self.tau2(tasks)[np.arange(len(tasks)), arms]
-            rows = np.empty((len(tasks), d + 1))
-            rows[:, :d] = coefs.whiten_rows(phi)
-            rows[:, d] = self.means[tasks, arms] - phi @ coefs.mean
-            rows *= np.sqrt(n / (sigma2 + n * tau2))[:, None]
-            gram += rows.T @ rows
-            log_s += float(np.log1p(n * tau2 / sigma2).sum() + n @ np.log(sigma2))
-        gram[d, d] += float((self.within / self.noise).sum())
-        return gram, log_s
+        gram = np.zeros((coefs.size + 1, coefs.size + 1))
+        log_s = _kernel.cell_gram(
+            coefs.root, coefs.mean, *self._place(), self.features.n_tasks, self.counts, self.means,
+            self.task_var, self.extra, self.noise, gram,
+        )  # fmt: skip
+        gram[-1, -1] += float((self.within / self.noise).sum())
+        return gram, float(log_s)
 
     def expectations(self, coefs: Coefficients) -> dict[str, Array]:
         """What EM needs of the task effects and the noise, given the present variances (maths.md a.5)."""

@@ -82,6 +82,12 @@ class CollapsedBelief(Belief):
     def _retract(self, tasks: Array, arms: Array, rewards: Array) -> None:
         self._change(self.coefs.take_back, tasks, arms, self._amounts(rewards))
 
+    def quick_to_retract(self, i: int, arm: int, reward: float) -> bool:
+        return self.coefs.corrects_quickly
+
+    def quick_to_set_features(self, i: int) -> bool:
+        return self.coefs.corrects_quickly
+
     def _change(
         self, change: Callable[[Array, Array], None], tasks: Array, arms: Array, amounts: Array
     ) -> None:

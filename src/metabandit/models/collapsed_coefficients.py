@@ -107,6 +107,11 @@ class CollapsedCoefficients:
         return last_due(self.model.refit, self.fitted, self.n, change) if self.learns_itself else 0
 
     @property
+    def corrects_quickly(self) -> bool:
+        """Whether less of a cell changes two counts, and nothing is worked out anew before it is asked for."""
+        return self.exact and not self.learns_itself
+
+    @property
     def due(self) -> bool:
         """Whether there are as many more, or fewer, rewards since the last refit as call for another."""
         below, above = next_due(self.model.refit, self.fitted)

@@ -24,6 +24,7 @@ Array = np.ndarray[Any, Any]
 
 SCHEDULED_STEPS = 20  # of EM at a time; the next fit goes on from there
 REBUILD_EVERY = 1 << 20  # interactions; the factor's error after as many is below 1e-9 (tested)
+CORRECTION = 1 << 8  # as many interactions: what is taken back costs more digits than it brought
 
 
 class LinearBelief(Belief):
@@ -175,7 +176,9 @@ class LinearBelief(Belief):
         return max(REBUILD_EVERY, self.n_tasks * self.features.n_arms)
 
     def retract(self, i: Any, arm: Any, reward: Any, z: Any = None) -> None:
-        """Take back rewards that were observed, exactly: the coefficients are rebuilt from the statistics."""
+        """Take back rewards that were observed, exactly: as long as that can be told from rounding in O(d^2), else the
+        coefficients are rebuilt from the statistics when they are wanted.
+        """
         tasks, arms, rewards = self._data(i, arm, reward)
         vectors = self._vectors(z, arms, np.ndim(i) == 0)
         if not len(tasks):
@@ -184,9 +187,10 @@ class LinearBelief(Belief):
             raise InvalidInput(
                 "retract", "<a model with drift or discount>", "a model without: its past has faded"
             )
+        well = False
         if isinstance(self.tasks, Cells):
             self.tasks.check_retract(tasks, arms)
-            self.tasks.retract(tasks, arms, rewards)
+            well = self.tasks.retract(self.coefficients, tasks, arms, rewards, not self._stale)
         else:
             assert vectors is not None
             self.tasks.retract(tasks, vectors, arms, rewards)
@@ -194,7 +198,28 @@ class LinearBelief(Belief):
         self.n_observations -= len(tasks)
         self.next_fit = min(self.next_fit, self.n_observations + 2)  # what was learned from them is due again
         self.version += 1
-        self._stale = True
+        self._corrected(len(tasks), well)
+
+    def _corrected(self, how_many: int, well: bool) -> None:
+        """The coefficients were corrected, well or not; without data, and after many times, they are made anew."""
+        self._since_rebuild += CORRECTION * how_many
+        self._stale = not well or not self.n_observations or self._since_rebuild > self._rebuild_after
+
+    def _correctable(self) -> Cells | None:
+        """The cells, if the coefficients can be corrected and are not about to be made anew."""
+        soon = self._stale or self._since_rebuild + CORRECTION > self._rebuild_after
+        fits = isinstance(self.tasks, Cells) and self.can_rebuild and self.n_observations > 1
+        return self.tasks if fits and not soon else None  # type: ignore[return-value]
+
+    def quick_to_retract(self, i: int, arm: int, reward: float) -> bool:
+        cells = self._correctable()
+        return cells is not None and cells.can_spare(self.coefficients, i, arm, reward)
+
+    def quick_to_set_features(self, i: int) -> bool:
+        if not self.tasks.counts[i].any():
+            return True
+        cells = self._correctable()
+        return cells is not None and cells.can_spare(self.coefficients, i)
 
     def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
         """All rewards of one arm, to leave no rounding of what was retracted; ignored unless they are all."""
@@ -210,8 +235,11 @@ class LinearBelief(Belief):
         i, row = self.index(i), self.features.check(phi, many=False)[0]
         if not self.can_rebuild:
             raise InvalidInput("phi", "<new features>", "no new features for a task with drift or discount")
-        self.features.rows[i] = row
-        self._stale = self._stale or bool(self.tasks.counts[i].any())
+        if self.tasks.counts[i].any() and isinstance(self.tasks, Cells) and not self._stale:
+            self._corrected(1, self.tasks.move(self.coefficients, i, row))
+        else:
+            self._stale = self._stale or bool(self.tasks.counts[i].any())
+            self.features.rows[i] = row
         self.version += 1
 
     def _observe(

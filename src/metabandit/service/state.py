@@ -40,7 +40,8 @@ from metabandit.streams import DRAW, Stream, keys, number_of, substreams
 Array = np.ndarray[Any, Any]
 
 GROWN = 5  # the stream of draws that are made because coefficients came
-REBUILDS = {events.AMENDED, events.RETRACTED, events.LEARNED}  # rows that make the coefficients anew
+REBUILDS = {events.LEARNED, events.ERASED}  # rows that make the coefficients anew, or everything
+CORRECTS = {events.AMENDED, events.RETRACTED}
 GROWS = {events.ARM, events.LEVEL}
 
 
@@ -118,12 +119,16 @@ class State:
 
     def takes_long(self, row: Row) -> bool:
         """Whether applying a row makes something anew whose size is that of all data."""
-        if row.kind in REBUILDS or row.kind == events.ERASED:
+        if row.kind in REBUILDS:
             return True
         if row.kind in GROWS or (row.kind == events.SETTINGS and events.body_of(row).refresh is not None):
             return self.belief.n_observations > 0
-        known = row.kind == events.TASK and row.task is not None and row.task < self.belief.n_tasks
-        return known and self.belief.n_observations > 0
+        if row.task is None or row.task >= self.belief.n_tasks:
+            return False
+        if row.kind in CORRECTS:
+            body = events.body_of(row)
+            return not self.belief.quick_to_retract(row.task, body.arm, body.old_value)
+        return row.kind == events.TASK and not self.belief.quick_to_set_features(row.task)
 
     def apply(self, rows: Sequence[Row]) -> None:
         """Rows that follow the ones applied before."""
