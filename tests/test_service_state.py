@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from metabandit.models.scaled_prior import ScaledPrior
+from metabandit.service import learner
 from metabandit.service.audit import audit
-from metabandit.service.folding import loaded
+from metabandit.service.folding import loaded, to_bytes
 from metabandit.service.jobs import PutTasks, news
-from metabandit.service.messages import TaskMetadata
+from metabandit.service.messages import PolicySettings, TaskMetadata
+from metabandit.service.state import State
 from tests.twins.service import (
     BANDITS,
     Life,
@@ -125,5 +130,87 @@ def test_what_is_only_asked_does_not_show_in_a_copy_made_meanwhile(tmp_path: Pat
                     assert news(state, job)
                 await asyncio.sleep(0)
             assert copying.result()
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+@pytest.mark.parametrize("metadata", [None, {"age": 3.0}], ids=["known to have none", "told"])
+def test_tasks_that_come_while_a_snapshot_is_packed_are_not_in_it(
+    metadata: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A snapshot is of one row: what is applied between reading the state and packing it must not be in it."""
+
+    async def story() -> None:
+        async with running(tmp_path / "s.db", bandit()) as engine:
+            await Life(engine, seed=1).go(20, without=["erase"])
+            await settled(engine)
+            desk, loop = engine.desks["b"], asyncio.get_running_loop()
+
+            async def come() -> None:
+                await engine.decide("b", [ask("late", "late-1", metadata)])
+                await engine.reward("b", [pay("late-1", 1.0)])
+                assert desk.current
+
+            def slow(saved: Any) -> bytes:  # in its thread: a task comes before anything is packed
+                asyncio.run_coroutine_threadsafe(come(), loop).result(10.0)
+                return to_bytes(saved)
+
+            monkeypatch.setattr(learner, "to_bytes", slow)
+            await engine.learner.keep(desk, least=0)
+            result = await audit(engine.store)
+            assert result.clean, str(result)
+            assert differences(await loaded(engine.store, desk.bandit), await refolded(engine)) == []
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_a_snapshot_with_more_names_than_tasks_is_left_aside(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with running(tmp_path / "s.db", bandit()) as engine:
+            await Life(engine, seed=1).go(20, without=["erase"])
+            state, desk = await settled(engine), engine.desks["b"]
+            saved = state.state() | {"tasks/names": [*state.tasks.names, "late"]}
+            await engine.store.put_snapshot(desk.bandit, state.seq, to_bytes(saved), 0)
+            await engine.decide("b", [ask("late", "l", {"age": 1.0})])
+            await settled(engine)
+            assert differences(await loaded(engine.store, desk.bandit), await refolded(engine)) == []
+
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+def test_scales_are_where_they_belong_before_they_are_said_to_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without data the prior follows the features when it is asked for: by the loop and a copying thread at once."""
+
+    async def story() -> None:
+        new = bandit("binary-learned", policy=PolicySettings(kind="random"))
+        async with running(tmp_path / "s.db", new) as engine:
+            tasks = [TaskMetadata(task="t", metadata={"age": 9.0}), TaskMetadata(task="u", metadata={})]
+            await engine.put_tasks("b", tasks)
+            state, rows = await settled(engine), await log_of(engine)
+            centres, here = ScaledPrior.centres, threading.get_ident()
+            entered, copied = threading.Event(), threading.Event()
+
+            def slow(self: Any, features: Any) -> Any:
+                if threading.get_ident() == here:
+                    entered.set()
+                    copied.wait(1.0)
+                return centres(self, features)
+
+            def copy(state: State) -> State:
+                entered.wait(2.0)
+                try:
+                    return state.copy()
+                finally:
+                    copied.set()
+
+            monkeypatch.setattr(ScaledPrior, "centres", slow)
+            copying = asyncio.create_task(engine.desks["b"].read(copy))
+            await asyncio.sleep(0.05)
+            state.choose(np.array([0]), ["d"], None)
+            made = await copying
+            monkeypatch.undo()
+            assert differences(made, fold(rows)) == []
 
     asyncio.run(asyncio.wait_for(story(), 60))

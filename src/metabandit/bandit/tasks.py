@@ -194,11 +194,14 @@ class Tasks:
 
     def state(self) -> dict[str, Any]:
         digests = self.digests[: len(self.names)].copy()
-        return {"names": self.names, "digests": digests, "groups": self.groups, "origin": self.origin}
+        names, groups = list(self.names), dict(self.groups)  # theirs who packs them while more come
+        return {"names": names, "digests": digests, "groups": groups, "origin": self.origin}
 
     def restore(self, state: dict[str, Any]) -> None:
         if np.asarray(state["digests"]).dtype != np.uint64:
             raise DamagedFile("tasks/digests: not 64-bit words")
+        if len(state["digests"]) != len(state["names"]):
+            raise DamagedFile("tasks/names: not as many as digests")
         self.names, self.digests = list(state["names"]), np.array(state["digests"])
         self.index = {name: i for i, name in enumerate(self.names) if name != ""}  # nameless: erased
         self.groups = {str(name): int(number) for name, number in state["groups"].items()}

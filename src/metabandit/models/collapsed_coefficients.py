@@ -74,8 +74,8 @@ class CollapsedCoefficients:
     def prior(self) -> Whitening:
         """The prior of theta in force; without data, learned scales are where the features put them."""
         if not self._centred:
-            self._centred = True
             self.rescale(self.scaled.centres(self.table.features))
+            self._centred = True  # only now: another thread may ask at the same time
         return self.scaled.whitening
 
     def features_changed(self) -> None:

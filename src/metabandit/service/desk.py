@@ -19,7 +19,7 @@ from metabandit.errors import MetabanditError, UnknownName
 from metabandit.service import events
 from metabandit.service.counters import Counters
 from metabandit.service.errors import Busy
-from metabandit.service.folding import folded
+from metabandit.service.folding import NoLog, folded
 from metabandit.service.jobs import (
     Change,
     Decide,
@@ -33,13 +33,14 @@ from metabandit.service.jobs import (
     check_levels,
     decided,
     fresh_decisions,
+    is_known,
     new_levels,
     news,
     rows_of_news,
     together,
 )
 from metabandit.service.state import State
-from metabandit.service.stores.base import Row, Session, Store, StoreError
+from metabandit.service.stores.base import Row, Session, Store
 
 log = logging.getLogger("metabandit.service")
 J = TypeVar("J", bound=Job)
@@ -63,6 +64,8 @@ class Desk:
         self.waiting: deque[Job] = deque()
         self.aside: list[Job] = []
         """what can only be served when everything that is known is applied"""
+        self.damaged = False
+        """whether the state is what no log says: then nothing is done with it before it is made again"""
         self.still = asyncio.Lock()
         """held while the state is read in another thread, or replaced: nothing is applied to it"""
         self.long: asyncio.Task[None] | None = None
@@ -78,7 +81,7 @@ class Desk:
     @property
     def current(self) -> bool:
         """Whether everything that is known is applied."""
-        return not self.pending
+        return not self.pending and not self.damaged
 
     # -- asking ------------------------------------------------------------------------------------------------
 
@@ -99,6 +102,8 @@ class Desk:
         """work(state, *arguments) in another thread; nothing is applied to the state until it is through."""
         try:
             async with self.still:
+                if self.damaged:
+                    await self._refold()
                 return await _to_its_end(work, self.state, *arguments)
         finally:
             self.wake.set()
@@ -160,11 +165,13 @@ class Desk:
 
     async def _recover(self) -> None:
         """After a fault of our own nothing of the state can be trusted: it is made again from the log."""
+        self.damaged = True
         try:
             async with self.still:
                 await self._refold()
         except Exception:
             log.exception("the state could not be made again")
+            await self._apply()  # it is tried again
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Session]:
@@ -173,12 +180,18 @@ class Desk:
             try:
                 session = await stack.enter_async_context(self.store.session(self.bandit))
             except KeyError:
-                self.gone = True
-                raise UnknownName("bandit", self.name, "the name of a bandit that was not deleted") from None
+                raise self._deleted() from None
             await self._catch_up(session)
             yield session
 
+    def _deleted(self) -> UnknownName:
+        self.gone = True
+        return UnknownName("bandit", self.name, "the name of a bandit that was not deleted")
+
     async def _serve(self, jobs: list[Job]) -> None:
+        if self.damaged:
+            async with self.still:
+                await self._refold()
         for change in _of(Change, jobs):
             await self._guarded(self._change(change), [change])
         ready = await self._introduced([job for job in jobs if not isinstance(job, Change)])
@@ -190,6 +203,9 @@ class Desk:
 
     async def _introduced(self, jobs: list[Job]) -> list[Job]:
         """Append the tasks that are new. Returns what can be served now: what waits for a task is put aside."""
+        if self.store.several and any(type(job) is PutTasks for job in jobs):
+            async with self._session():  # what others have told of these tasks
+                pass
         ready, fresh = self._sorted(jobs)
         if fresh and not self.current:
             self.aside += fresh
@@ -200,13 +216,15 @@ class Desk:
                 job.answer(job.changed)
         return [job for job in ready if type(job) is not PutTasks]
 
-    def _sorted(self, jobs: list[Job]) -> tuple[list[Job], list[PutTasks]]:
-        """What brings no news, and what does."""
+    def _sorted(self, jobs: Sequence[Job]) -> tuple[list[Job], list[PutTasks]]:
+        """What brings no news, and what does, or may do when all that is pending is applied."""
+        names = {events.body_of(row).name for row in self.pending if row.kind == events.TASK}
+        names |= {self.state.tasks.names[task] for task in self.erasing if task < self.state.belief.n_tasks}
         ready: list[Job] = []
         fresh: list[PutTasks] = []
         for job in jobs:
             with refusing(job):
-                if isinstance(job, PutTasks) and news(self.state, job):
+                if isinstance(job, PutTasks) and (news(self.state, job) or _tells_of(job, names)):
                     fresh.append(job)
                 else:
                     ready.append(job)
@@ -256,9 +274,14 @@ class Desk:
         at = time.time()
         keys = [id for job in decides for id in job.asked]
         keys += [reward.decision for job in learns for reward in job.rewards]
+        known = self.known
         async with self._session() as session:
             found: Found = await session.find(list(dict.fromkeys(keys))) if keys else {}
-            rows, done = self._decided(self._of_known_tasks(decides), found, at)
+            if self.known > known:  # others may have told other things of their tasks
+                same, other = self._sorted(decides)
+                decides = _of(Decide, same)
+                self.aside += other
+            rows, done = self._decided(self._of_known_tasks(decides, found), found, at)
             made, ledger, taken = len(rows), Ledger(self.state, found), []
             for job in learns:
                 with refusing(job):
@@ -276,13 +299,17 @@ class Desk:
             self.counters.taken(effect.effect)
         await self._committed(rows, first)
 
-    def _of_known_tasks(self, jobs: list[Decide]) -> list[Decide]:
-        """Without those of a task that was erased meanwhile: it has to be made known again, and after that."""
+    def _of_known_tasks(self, jobs: list[Decide], found: Found) -> list[Decide]:
+        """Without those of a task that was erased meanwhile: it has to be made known again, and after that.
+
+        And without those that were decided by a worker with arms or tasks that are not applied here yet.
+        """
         index = self.state.tasks.index
         ready: list[Decide] = []
         for job in jobs:
             numbers = [index.get(request.task) for request in job.tasks]
             lost = None in numbers or not self.erasing.isdisjoint(numbers)
+            lost = lost or not all(is_known(self.state, found[id][0]) for id in job.asked if id in found)
             (self.aside if lost else ready).append(job)
         return ready
 
@@ -362,12 +389,12 @@ class Desk:
 
     async def _apply(self) -> None:
         """Apply what takes no time; leave the rest to another thread, and wait for who reads the state."""
-        while self.pending and not self.still.locked():
+        while self.pending and not self.damaged and not self.still.locked():
             if not self._apply_quick():
                 break
             if self.pending:
                 await asyncio.sleep(0)
-        if self.pending and (self.long is None or self.long.done()):
+        if not self.current and (self.long is None or self.long.done()):
             self.long = asyncio.create_task(self._replace())
 
     def _apply_quick(self) -> bool:
@@ -378,6 +405,7 @@ class Desk:
         try:
             self.state.apply(quick)
         except Exception as error:  # the state has to be made again, whatever it was
+            self.damaged = True
             raise RuntimeError("rows could not be applied") from error
         return bool(quick)
 
@@ -385,7 +413,7 @@ class Desk:
         """When it is our turn: apply what takes long to a copy, and put it in the state's place."""
         try:
             async with self.still:
-                if self.erasing:
+                if self.erasing or self.damaged:
                     await self._refold()
                 elif rows := self._long_rows():
                     self.state = await asyncio.to_thread(_copy_with, self.state, rows)
@@ -397,16 +425,20 @@ class Desk:
                     except RuntimeError:
                         log.exception("the state is made again")
                         await self._refold()
-        except StoreError as error:
-            if self.closed:  # nobody will come back for what waits
-                for job in self.aside:
-                    job.fail(error)
-                self.aside.clear()
+        except MetabanditError as error:
+            self._fail_aside(error)
             await asyncio.sleep(0.5)
-        except Exception:
+        except Exception as error:
             log.exception("rows could not be applied")
+            self._fail_aside(error)
             await asyncio.sleep(0.5)
         self.wake.set()
+
+    def _fail_aside(self, error: Exception) -> None:
+        """Nobody knows when what they wait for will be applied, or whether."""
+        for job in self.aside:
+            job.fail(error)
+        self.aside.clear()
 
     def _long_rows(self) -> list[Row]:
         """From the first pending row to the last of those near it that take long."""
@@ -416,7 +448,11 @@ class Desk:
 
     async def _refold(self) -> None:
         """Make the state again from what the log still has."""
-        self.state = await folded(self.store, self.bandit)
+        try:
+            self.state = await folded(self.store, self.bandit)
+        except NoLog:
+            raise self._deleted() from None
+        self.damaged = False
         while self.pending and self.pending[0].seq <= self.state.seq:
             self.pending.popleft()
         self.erasing = _erased(self.pending)
@@ -433,6 +469,11 @@ def refusing(job: Job) -> Iterator[None]:
     except Exception as error:
         log.exception("a request failed")
         job.fail(error)
+
+
+def _tells_of(job: PutTasks, names: set[Any]) -> bool:
+    """Whether a job that is not in the log yet gives metadata of one of these tasks."""
+    return not job.told and any(asked.task in names and asked.metadata for asked in job.tasks)
 
 
 def _of(kind: type[J], jobs: Sequence[Job]) -> list[J]:

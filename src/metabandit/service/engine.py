@@ -22,7 +22,7 @@ from metabandit.service.design import check_size, policy_of, refresh_of, refresh
 from metabandit.service.desk import Desk
 from metabandit.service.errors import Conflict
 from metabandit.service.explaining import explain
-from metabandit.service.folding import loaded
+from metabandit.service.folding import NoLog, loaded
 from metabandit.service.jobs import Change, Decide, Learn, PutTasks, check_different
 from metabandit.service.learner import Learner
 from metabandit.service.messages import (
@@ -88,7 +88,7 @@ class Engine:
             old = self.desks.get(name)
             if old is not None and old.bandit == bandit:
                 return
-            with suppress(KeyError):  # deleted meanwhile
+            with suppress(NoLog):  # deleted meanwhile
                 self.desks[name] = Desk(self.store, bandit, await loaded(self.store, bandit), self.counters)
                 if old is not None:
                     await old.close()

@@ -16,6 +16,10 @@ from metabandit.service.stores.base import Store
 log = logging.getLogger("metabandit.service")
 
 
+class NoLog(LookupError):
+    """A bandit that has no rows: it was deleted."""
+
+
 async def folded(store: Store, bandit: int) -> State:
     """The state that all rows make."""
     state: State | None = None
@@ -25,7 +29,7 @@ async def folded(store: Store, bandit: int) -> State:
             state = State(body.bandit, rows[0].at)
         await asyncio.to_thread(state.apply, rows)
     if state is None:
-        raise KeyError(bandit)
+        raise NoLog(bandit)
     return state
 
 

@@ -247,6 +247,13 @@ def _eligible(state: State, names: list[str] | None) -> Array | None:
         raise InvalidInput("eligible", error.value, error.accepted) from None
 
 
+def is_known(state: State, row: Row) -> bool:
+    """Whether a state that may be behind knows the task and the arm of a decision."""
+    if row.kind != events.DECISION or row.task is None:
+        return True
+    return row.task < state.belief.n_tasks and events.body_of(row).arm < len(state.arms)
+
+
 def _check_repeat(state: State, id: str, task: str, named: Array | None, row: Row) -> None:
     """The id of a decision belongs to its task; and the arm that stays has to be eligible."""
     if row.kind != events.DECISION:
