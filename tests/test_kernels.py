@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import os
+import pkgutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,7 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numba.core.dispatcher import Dispatcher
 
+from metabandit import kernels
 from metabandit.kernels import corrections, linear
 from metabandit.models.features import TaskFeatures
 from tests.twins import linear as twin
@@ -433,3 +437,16 @@ def test_all_of_this_with_compilation_off() -> None:
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
     run = subprocess.run(command, env=env, cwd=tests.parent, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout[-3000:]
+
+
+def test_every_operation_of_a_kernel_is_as_it_is_written() -> None:
+    """A compiler that may reorder sums makes other last digits in another process: no decision could be made again."""
+    found = 0
+    for module in pkgutil.iter_modules(kernels.__path__):
+        if module.name == "_jit":
+            continue
+        for function in vars(importlib.import_module(f"metabandit.kernels.{module.name}")).values():
+            if isinstance(function, Dispatcher):
+                assert not function.targetoptions.get("fastmath"), function
+                found += 1
+    assert found > 50 or os.environ.get("NUMBA_DISABLE_JIT") == "1"

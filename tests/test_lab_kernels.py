@@ -289,6 +289,26 @@ def test_play_cells(
         cells.check()
 
 
+@pytest.mark.parametrize("block", [1, 3, 10**6])
+def test_play_cells_in_blocks_of_any_length(
+    truth: Truth, rng: np.random.Generator, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the draw becomes stale with the last interaction of a block."""
+    course, written = Course(rng, 30, pooled=False), play.play_cells
+    found = []
+    for length in (play.BLOCK, block):
+        monkeypatch.setattr(play, "BLOCK", length)
+        cells = Cells(np.random.default_rng(3), "given", full=False, extra=False)
+        ceiling = twin.information(cells.factor) + 0.5
+        played = getattr(written, "py_func", written)(
+            *cells.arrays, np.zeros((0, cells.made.n_features)), ceiling, 0.8, np.uint64(Course.SEED),
+            Course.FIRST, *course.where, *truth.rest, course.chosen, course.rewards,
+        )  # fmt: skip
+        found.append((played, course.chosen[:played].tolist(), cells.factor.tolist()))
+    assert found[0] == found[1]
+    assert 0 < found[0][0] < course.n
+
+
 def test_information(kernel: Any, rng: np.random.Generator) -> None:
     factor = Cells(rng, "given", full=True, extra=False).factor
     close(kernel("information")(factor), twin.information(factor))

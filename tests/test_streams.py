@@ -113,6 +113,26 @@ def test_a_normal_costs_one_step_so_that_batches_are_slices() -> None:
     assert streams.normals(keys, 3).tolist() == [Stream(int(key)).standard_normal(3).tolist() for key in keys]
 
 
+@pytest.mark.parametrize("word", [0, 1 << 40, 1 << 54, (1 << 54) - 4096, 1 << 62, MASK >> 1, 1 << 63, MASK])
+def test_many_normals_are_the_same_as_one_by_one_in_the_tails_too(word: int) -> None:
+    key = state_before(word)
+    made = streams.normals(np.array([key], np.uint64), 3)[0]
+    assert made.tolist() == [Stream(key).standard_normal(), *Stream(key).standard_normal(3)[1:].tolist()]
+    np.testing.assert_allclose(
+        made[0], special.ndtri((float(word >> 12) + 0.5) / 2.0**52), rtol=1e-13, atol=1e-16
+    )
+
+
+def test_the_table_of_quantiles_has_no_seams() -> None:
+    """At every edge of an interval, on both sides of it, and in its middle."""
+    edges = [2.0**octave * (1.0 + part / 16) for octave in range(-12, -1) for part in range(16)]
+    p = np.array([*edges, *np.nextafter(edges, 0.0), *(1.03125 * np.array(edges))])
+    p = np.concatenate([p, 1.0 - p])
+    got = np.array([kernel.quantile(x) for x in p])
+    np.testing.assert_allclose(got, special.ndtri(p), rtol=2e-15, atol=3e-16)
+    assert kernel.quantile(0.5) == 0.0
+
+
 def test_keys_do_not_collide_and_do_not_depend_on_the_batch() -> None:
     keys = streams.keys(5, np.arange(10, 20_000))
     purposes = (streams.DRAW, streams.ARMS, streams.SPREAD)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
 import os
 import stat
 import sys
@@ -17,30 +19,56 @@ from numba.core import event
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# Sums may be re-associated (so that dot products use the vector units); NaN and infinities keep their
-# meaning.
-FAST = {"reassoc", "contract", "arcp", "nsz"}
-
+HERE = os.path.dirname(os.path.abspath(__file__))
 PATIENCE = 2.0  # seconds of compiling before we say so
 
 
 def compiled(function: F) -> F:
-    """Compile with sums in any order; the result is cached on disk."""
-    return _compile(function, FAST)
+    """Compile, every operation as it is written; the result is cached on disk.
+
+    A compiler that may reorder sums does it one way or another by chance (whether what is called was compiled by the
+    same process, say, or how wide the processor's registers are), and a decision could not be made again to the last
+    digit. Loops that need several sums at once to be fast have them in their code.
+    """
+    return _compile(function)
 
 
-def compiled_strict(function: F) -> F:
-    """Compile with IEEE order of operations: where the order of a sum was chosen on purpose."""
-    return _compile(function, False)
+def part(function: F) -> F:
+    """Compile what a kernel calls in its loop, into that loop. It must make no array, and return none.
+
+    Then nobody has to hand over its arrays, nor to count who holds them: these counts are atomic, and with the calls
+    they took longer than the arithmetic.
+    """
+    return _compile(function, _nrt=False, forceinline=True)
 
 
-def _compile(function: F, fastmath: Any) -> F:
-    options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
+def _compile(function: F, **more: Any) -> F:
+    options = {"nogil": True, "error_model": "numpy", **more}
+    given = numba.config.CACHE_DIR
     try:
+        numba.config.CACHE_DIR = os.path.join(given or os.path.join(HERE, "__pycache__"), _version())
         return numba.njit(cache=True, **options)(function)
     except RuntimeError:  # neither the package folder nor the user's cache folder can be written
-        numba.config.CACHE_DIR = _private_folder()
+        given = _private_folder()
+        numba.config.CACHE_DIR = os.path.join(given, _version())
         return numba.njit(cache=True, **options)(function)
+    finally:
+        numba.config.CACHE_DIR = given
+
+
+@functools.cache
+def _version() -> str:
+    """A name for these kernels as they are: each version has a cache of its own.
+
+    For numba looks at the file of a function only, not at those of the functions it calls: where some files were
+    replaced and others not (git pull does that) it would mix old code and new.
+    """
+    digest = hashlib.blake2b(digest_size=8)
+    for name in sorted(os.listdir(HERE)):
+        if name.endswith(".py"):
+            with open(os.path.join(HERE, name), "rb") as file:
+                digest.update(file.read())
+    return f"kernels-{digest.hexdigest()}"
 
 
 def _private_folder() -> str:

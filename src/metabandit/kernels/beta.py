@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled, compiled_strict
+from metabandit.kernels._jit import compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -25,7 +25,7 @@ FAR = 300.0  # |eta| beyond this leaves mu where it is, 1e-130; log mu goes on
 TINY = 1e-280  # a product of terms below this has lost digits
 
 
-@compiled_strict
+@compiled
 def tail_logs(x, psi, length):  # type: ignore[no-untyped-def]
     """sum_{k<length} log(x + k psi), for x >= EXPLICIT psi."""
     end = x + length * psi
@@ -41,7 +41,7 @@ def tail_logs(x, psi, length):  # type: ignore[no-untyped-def]
     return integral - 0.5 * grown + after - before
 
 
-@compiled_strict
+@compiled
 def tail_powers(x, psi, length):  # type: ignore[no-untyped-def]
     """sum 1/(x + k psi) and sum 1/(x + k psi)^2 over k < length, for x >= EXPLICIT psi."""
     p = 1.0 / x
@@ -249,14 +249,14 @@ def follow(rows, cells, amounts, x, offsets, counts, psi, mean, cov):  # type: i
         n = 1.0 + (s + f) * psi
         p = (mu + s * psi) / n
         slope = mu * nu / n
+        u[:] = 0.0
+        for k in range(q):  # cov is symmetric: its rows are its columns, and no sum waits for itself
+            row = cov[k]
+            for c in range(q):
+                u[c] += row[c] * z[k]
         spread = 0.0
         for k in range(q):
-            row = cov[k]
-            total = 0.0
-            for c in range(q):
-                total += row[c] * z[c]
-            u[k] = total
-            spread += total * z[k]
+            spread += u[k] * z[k]
         variance = p * (nu + f * psi) / n + slope * slope * spread
         gain = slope * (amounts[j, 0] - p) / variance
         shrink = slope * slope / variance

@@ -13,8 +13,8 @@ import numpy as np
 from metabandit.kernels import panels
 from metabandit.kernels import quadrature as q
 from metabandit.kernels import shapes as s
-from metabandit.kernels._jit import compiled_strict
-from metabandit.kernels.streams import MIX_1, STEP, gamma, normal, scramble, uniform
+from metabandit.kernels._jit import compiled, part
+from metabandit.kernels.streams import MIX_1, STEP, gamma, normals_from, scramble, uniform
 
 Array = np.ndarray[Any, Any]
 
@@ -22,13 +22,13 @@ ARMS, SPREAD = np.uint64(2), np.uint64(3)  # as in metabandit.streams
 FINE, EMPTY, WRONG_FIRST, WRONG_SECOND = 0, 1, 2, 3  # what is returned, with the row times 4 added
 
 
-@compiled_strict
+@part
 def begin(state, key, purpose):  # type: ignore[no-untyped-def]
     """The stream that metabandit.streams.substreams gives for this purpose."""
     state[0] = scramble(key ^ scramble(purpose * MIX_1 + STEP))
 
 
-@compiled_strict
+@part
 def admit(eligible, j, ok):  # type: ignore[no-untyped-def]
     """Fills ok : (K,) and returns how many arms may be chosen; no table of eligibility means all of them."""
     if eligible.shape[0] == 0:
@@ -41,7 +41,7 @@ def admit(eligible, j, ok):  # type: ignore[no-untyped-def]
     return count
 
 
-@compiled_strict
+@part
 def refuse(first, second, ok, least, zero, count):  # type: ignore[no-untyped-def]
     """What is wrong with a law, where it may be chosen: first >= least, second > 0 or, if zero is set, >= 0."""
     if count == 0:
@@ -55,9 +55,9 @@ def refuse(first, second, ok, least, zero, count):  # type: ignore[no-untyped-de
     return FINE
 
 
-@compiled_strict
-def normal_arm(mean, sd, scale, ok, state):  # type: ignore[no-untyped-def]
-    """The arm with the largest draw; every arm takes its own number of the stream, eligible or not.
+@part
+def normal_arm(mean, sd, scale, ok, z):  # type: ignore[no-untyped-def]
+    """The arm with the largest draw; z : (K,) normals, every arm has its own, eligible or not.
 
     Draws are compared from the arm whose law begins highest, so that tiny sds are not lost in large means.
     """
@@ -67,13 +67,13 @@ def normal_arm(mean, sd, scale, ok, state):  # type: ignore[no-untyped-def]
             zero, highest = mean[k], mean[k] - q.REACH * scale * sd[k]
     best, top = -1, -math.inf
     for k in range(mean.shape[0]):
-        draw = (mean[k] - zero) + scale * sd[k] * normal(state)
+        draw = (mean[k] - zero) + scale * sd[k] * z[k]
         if ok[k] and (draw > top or best < 0):
             best, top = k, draw
     return best
 
 
-@compiled_strict
+@compiled
 def normal_pair(mean, sd, scale, ok, out):  # type: ignore[no-untyped-def]
     """Two eligible arms: the difference of two normals is a normal."""
     a, b = -1, -1
@@ -89,7 +89,7 @@ def normal_pair(mean, sd, scale, ok, out):  # type: ignore[no-untyped-def]
     out[b] = 0.5 * math.erfc(gap / spread / math.sqrt(2.0)) if spread > 0.0 else 1.0 - out[a]
 
 
-@compiled_strict
+@compiled
 def normal_task(mean, sd, scale, ok, count, arm, law, which, room, out):  # type: ignore[no-untyped-def]
     if count == 1:
         for k in range(ok.shape[0]):
@@ -100,27 +100,28 @@ def normal_task(mean, sd, scale, ok, count, arm, law, which, room, out):  # type
         q.normal_row(mean, sd, scale, ok, arm, law, which, room, out)
 
 
-@compiled_strict
+@compiled
 def choose_normal(mean, sd, scale, keys, eligible, probable, arms, probabilities):  # type: ignore[no-untyped-def]
     """arms[j] by Thompson sampling and, if probable, the exact probability of it."""
     n_arms = mean.shape[1]
     state, ok = np.empty(1, np.uint64), np.empty(n_arms, np.bool_)
     law, which, room = np.empty((5, n_arms)), np.empty(n_arms, np.int64), np.empty((3, n_arms + 1, q.NODES))
-    row = np.empty(n_arms)
+    row, z = np.empty(n_arms), np.empty(n_arms)
     for j in range(mean.shape[0]):
         count = admit(eligible, j, ok)
         wrong = refuse(mean[j], sd[j], ok, -math.inf, True, count)
         if wrong != FINE:
             return 4 * j + wrong
         begin(state, keys[j], ARMS)
-        arms[j] = normal_arm(mean[j], sd[j], scale, ok, state)
+        normals_from(state[0], z)
+        arms[j] = normal_arm(mean[j], sd[j], scale, ok, z)
         if probable:
             normal_task(mean[j], sd[j], scale, ok, count, arms[j], law, which, room, row)
             probabilities[j] = row[arms[j]]
     return 0
 
 
-@compiled_strict
+@compiled
 def every_normal(mean, sd, scale, eligible, probabilities):  # type: ignore[no-untyped-def]
     """probabilities[j, k] = P(arm k of task j is the largest)."""
     n_arms = mean.shape[1]
@@ -135,7 +136,7 @@ def every_normal(mean, sd, scale, eligible, probabilities):  # type: ignore[no-u
     return 0
 
 
-@compiled_strict
+@compiled
 def log_gamma_draw(state, shape):  # type: ignore[no-untyped-def]
     """The logarithm of a gamma variate of scale 1: below shape 0.01 the variate itself would often be 0."""
     if shape >= 1.0:
@@ -143,7 +144,7 @@ def log_gamma_draw(state, shape):  # type: ignore[no-untyped-def]
     return math.log(gamma(state, shape + 1.0)) + math.log(uniform(state)) / shape
 
 
-@compiled_strict
+@compiled
 def shape_draw(kind, first, second, state):  # type: ignore[no-untyped-def]
     """log(x) of a gamma or logit(x) of a beta variate: no underflow, however small the shapes."""
     first, second = s.bounded(kind, first, second)
@@ -151,7 +152,7 @@ def shape_draw(kind, first, second, state):  # type: ignore[no-untyped-def]
     return up - (log_gamma_draw(state, second) if kind == s.BETA else math.log(second))
 
 
-@compiled_strict
+@compiled
 def choose_shapes(kind, first, second, scale, keys, eligible, probable, arms, probabilities):  # type: ignore[no-untyped-def]
     """arms[j] by Thompson sampling of beta or gamma laws and, if probable, the probability of it."""
     n_arms, tempering = first.shape[1], 1.0 / (scale * scale)
@@ -175,7 +176,7 @@ def choose_shapes(kind, first, second, scale, keys, eligible, probable, arms, pr
     return 0
 
 
-@compiled_strict
+@compiled
 def every_shapes(kind, first, second, scale, eligible, probabilities):  # type: ignore[no-untyped-def]
     n_arms, tempering = first.shape[1], 1.0 / (scale * scale)
     ok = np.empty(n_arms, np.bool_)
@@ -189,7 +190,7 @@ def every_shapes(kind, first, second, scale, eligible, probabilities):  # type: 
     return 0
 
 
-@compiled_strict
+@compiled
 def choose_best(score, keys, eligible, arms, probabilities):  # type: ignore[no-untyped-def]
     """arms[j] = the eligible arm of the highest score; equal ones are equally probable."""
     state, ok = np.empty(1, np.uint64), np.empty(score.shape[1], np.bool_)
@@ -211,7 +212,7 @@ def choose_best(score, keys, eligible, arms, probabilities):  # type: ignore[no-
     return 0
 
 
-@compiled_strict
+@compiled
 def every_best(score, eligible, probabilities):  # type: ignore[no-untyped-def]
     ok = np.empty(score.shape[1], np.bool_)
     for j in range(score.shape[0]):
@@ -225,7 +226,7 @@ def every_best(score, eligible, probabilities):  # type: ignore[no-untyped-def]
     return 0
 
 
-@compiled_strict
+@compiled
 def mark_best(score, ok):  # type: ignore[no-untyped-def]
     """Leaves in ok only the arms of the highest score; returns how many."""
     top, ties = -math.inf, 0
@@ -238,7 +239,7 @@ def mark_best(score, ok):  # type: ignore[no-untyped-def]
     return ties
 
 
-@compiled_strict
+@compiled
 def project(row, ok, count, floor, ceiling):  # type: ignore[no-untyped-def]
     """The nearest vector with floor <= row <= ceiling and sum 1: one level is added to all, and clipped.
 
@@ -262,7 +263,7 @@ def project(row, ok, count, floor, ceiling):  # type: ignore[no-untyped-def]
         row[k] = min(max(row[k] + level, floor), ceiling) if ok[k] else 0.0
 
 
-@compiled_strict
+@compiled
 def project_all(probabilities, eligible, floor, ceiling):  # type: ignore[no-untyped-def]
     """Projects every row in place."""
     ok = np.empty(probabilities.shape[1], np.bool_)
@@ -276,7 +277,7 @@ def project_all(probabilities, eligible, floor, ceiling):  # type: ignore[no-unt
     return 0
 
 
-@compiled_strict
+@compiled
 def choose_from(probabilities, keys, arms, chosen):  # type: ignore[no-untyped-def]
     """arms[j] = k with probability probabilities[j, k], by one uniform of the key."""
     state = np.empty(1, np.uint64)

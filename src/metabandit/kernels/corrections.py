@@ -11,17 +11,18 @@ import math
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled
+from metabandit.kernels._jit import compiled, part
 from metabandit.kernels.linear import reward_row, rotate, solve_forward, whole_row
 
 LEFT = 1e-3  # of what there is, the least that may stay when rows are taken back: three digits of sixteen are lost
 
 
-@compiled
+@part
 def solve_rows(factor, x, p):  # type: ignore[no-untyped-def]
     """p = U'^-1 x, whose p'p = x' P^-1 x is how much of P there is of x; x : (d + 1,) stays."""
     d = factor.shape[0]
-    p[:] = x[:d]
+    for k in range(d):
+        p[k] = x[k]
     solve_forward(factor, p)
     total = 0.0
     for k in range(d):
@@ -29,7 +30,7 @@ def solve_rows(factor, x, p):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
+@part
 def size_of(factor, totals):  # type: ignore[no-untyped-def]
     """y'y + rho2: the sum of squares of all augmented rows in their last place."""
     d = factor.shape[0]
@@ -39,7 +40,7 @@ def size_of(factor, totals):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled
+@part
 def rotate_back(factor, totals, x, p):  # type: ignore[no-untyped-def]
     """P -= x x' for an augmented row x : (d + 1,) that is in it: rotate undone, its residual taken from rho2.
 
@@ -75,7 +76,7 @@ def rotate_back(factor, totals, x, p):  # type: ignore[no-untyped-def]
     return True
 
 
-@compiled
+@part
 def forget_cell(counts, means, within, i, a, y):  # type: ignore[no-untyped-def]
     """The cell's statistics without a reward it has."""
     n = counts[i, a] - 1.0

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled_strict
+from metabandit.kernels._jit import compiled
 from metabandit.kernels.choice import ARMS, EMPTY, FINE, SPREAD, WRONG_FIRST, WRONG_SECOND, admit, begin
 from metabandit.kernels.quadrature import normal_cdf
 from metabandit.kernels.streams import normal, uniform
@@ -24,7 +24,7 @@ from metabandit.kernels.streams import normal, uniform
 Array = np.ndarray[Any, Any]
 
 
-@compiled_strict
+@compiled
 def refuse(mean, root, ok, count):  # type: ignore[no-untyped-def]
     if count == 0:
         return EMPTY
@@ -38,7 +38,7 @@ def refuse(mean, root, ok, count):  # type: ignore[no-untyped-def]
     return FINE
 
 
-@compiled_strict
+@compiled
 def values(mean, root, scale, zero, state, z, out):  # type: ignore[no-untyped-def]
     """One joint draw of all arms, measured from zero."""
     for i in range(z.shape[0]):
@@ -50,7 +50,7 @@ def values(mean, root, scale, zero, state, z, out):  # type: ignore[no-untyped-d
         out[k] = (mean[k] - zero) + scale * total
 
 
-@compiled_strict
+@compiled
 def directions(root, ok, count, scale, slopes, way):  # type: ignore[no-untyped-def]
     """slopes[c, k]: how fast arm k rises along direction c, which points from the middle of the arms to arm c."""
     n_arms, q = root.shape
@@ -72,7 +72,7 @@ def directions(root, ok, count, scale, slopes, way):  # type: ignore[no-untyped-
                 slopes[c, k] += scale * root[k, i] * way[c, i]
 
 
-@compiled_strict
+@compiled
 def shares(value, slope, ok, out):  # type: ignore[no-untyped-def]
     """out[k] = P(value_k + t slope_k is the largest), t standard normal: a walk along the upper envelope."""
     here, at, done = -1, -math.inf, 0.0
@@ -95,7 +95,7 @@ def shares(value, slope, ok, out):  # type: ignore[no-untyped-def]
         here, at, done = then, max(until, at), max(share, done)
 
 
-@compiled_strict
+@compiled
 def average(mean, root, scale, zero, ok, count, draws, state, room, total, square):  # type: ignore[no-untyped-def]
     """The mean share of every arm over the lines of this stream, and its standard error in square."""
     n_arms = mean.shape[0]
@@ -123,7 +123,7 @@ def average(mean, root, scale, zero, ok, count, draws, state, room, total, squar
         square[k] = math.sqrt(max(0.0, square[k]) / (draws - 1.0) / draws)
 
 
-@compiled_strict
+@compiled
 def highest(mean, ok):  # type: ignore[no-untyped-def]
     zero = -math.inf
     for k in range(mean.shape[0]):
@@ -132,7 +132,7 @@ def highest(mean, ok):  # type: ignore[no-untyped-def]
     return zero
 
 
-@compiled_strict
+@compiled
 def choose(mean, root, scale, keys, eligible, arms):  # type: ignore[no-untyped-def]
     """arms[j] = the eligible arm with the largest value in one joint draw."""
     state, ok = np.empty(1, np.uint64), np.empty(mean.shape[1], np.bool_)
@@ -152,7 +152,7 @@ def choose(mean, root, scale, keys, eligible, arms):  # type: ignore[no-untyped-
     return 0
 
 
-@compiled_strict
+@compiled
 def every(mean, root, scale, draws, keys, eligible, probabilities, errors):  # type: ignore[no-untyped-def]
     n_arms, q = root.shape[1], root.shape[2]
     state, ok = np.empty(1, np.uint64), np.empty(n_arms, np.bool_)

@@ -17,86 +17,99 @@ import math
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled
+from metabandit.kernels._jit import compiled, part
+
+U = np.uintp  # of an index that is never negative: for others loops do not vectorise; a view for each costs as much
+ZERO, ONE, TWO, THREE, FOUR = U(0), U(1), U(2), U(3), U(4)
 
 
-@compiled
+@part
 def rotate(factor, x):  # type: ignore[no-untyped-def]
     """P += x x' for the augmented row x : (d + 1,), by Givens rotations: always well defined.
 
     x is used up. Returns the residual left over, whose square is e^2 / f of the exact evidence.
+    What is left of x after each rotation is kept without its factor 1 / sqrt(size), size = 1 + p'p for p = U'^-1 x so
+    far: the next rotation waits for a product and a difference then, and for no root and no quotient.
     """
-    d = factor.shape[0]
-    head = x[0]
+    d = U(factor.shape[0])
+    size, root = 1.0, 1.0
     for k in range(d):
+        head = x[k]
         if head == 0.0:  # a column the row does not touch, or one with zero prior variance
-            head = x[k + 1]
             continue
         height = factor[k, k]
-        r = math.sqrt(height * height + head * head)
-        c = height / r
-        s = head / r
-        factor[k, k] = r
-        row = factor[k, k + 1 :]  # views from here on: indices that cannot be negative are what vectorises
-        tail = x[k + 1 :]
-        head = c * tail[0] - s * row[0]  # ahead of the loop, because the next rotation waits for nothing else
-        for j in range(row.shape[0]):
-            t = row[j]
-            u = tail[j]
-            row[j] = c * t + s * u
-            tail[j] = c * u - s * t
-    return x[d]
+        p = head * (1.0 / height)
+        new_size = size + p * p
+        new_root = math.sqrt(new_size)
+        scale = 1.0 / (root * new_root)
+        c = size * scale
+        s = p * scale
+        factor[k, k] = height * new_size * scale
+        for j in range(k + ONE, d + ONE):
+            t = factor[k, j]
+            u = x[j]
+            factor[k, j] = c * t + s * u
+            x[j] = u - p * t
+        size = new_size
+        root = new_root
+    return x[d] / root
 
 
-@compiled
+@part
+def product(table, row, at, vector, start, n):  # type: ignore[no-untyped-def]
+    """The sum of table[row, at + k] vector[start + k] over k < n, as four sums."""
+    sum_0 = sum_1 = sum_2 = sum_3 = 0.0
+    whole = n - n % FOUR
+    for k in range(ZERO, whole, FOUR):
+        sum_0 += table[row, at + k] * vector[start + k]
+        sum_1 += table[row, at + k + ONE] * vector[start + k + ONE]
+        sum_2 += table[row, at + k + TWO] * vector[start + k + TWO]
+        sum_3 += table[row, at + k + THREE] * vector[start + k + THREE]
+    for k in range(whole, n):
+        sum_0 += table[row, at + k] * vector[start + k]
+    return (sum_0 + sum_1) + (sum_2 + sum_3)
+
+
+@part
 def solve_back(factor, z, scale, out):  # type: ignore[no-untyped-def]
     """out = U^-1 (y + scale z): the posterior mean of xi for scale 0, a posterior draw for normal z."""
-    d = factor.shape[0]
-    k = d - 1
-    while k >= 3:  # four rows at once share one pass over what is solved: twice as fast as row by row
-        solved = out[k + 1 : d]
-        row_0, row_1, row_2, row_3 = factor[k], factor[k - 1], factor[k - 2], factor[k - 3]
-        part_0, part_1, part_2, part_3 = row_0[k + 1 : d], row_1[k + 1 : d], row_2[k + 1 : d], row_3[k + 1 : d]
-        sum_0 = sum_1 = sum_2 = sum_3 = 0.0
-        for j in range(solved.shape[0]):
-            value = solved[j]
-            sum_0 += part_0[j] * value
-            sum_1 += part_1[j] * value
-            sum_2 += part_2[j] * value
-            sum_3 += part_3[j] * value
-        x_0 = (row_0[d] + scale * z[k] - sum_0) / row_0[k]
-        x_1 = (row_1[d] + scale * z[k - 1] - sum_1 - row_1[k] * x_0) / row_1[k - 1]
-        x_2 = (row_2[d] + scale * z[k - 2] - sum_2 - row_2[k] * x_0 - row_2[k - 1] * x_1) / row_2[k - 2]
-        rest = row_3[k] * x_0 + row_3[k - 1] * x_1 + row_3[k - 2] * x_2
-        out[k], out[k - 1], out[k - 2] = x_0, x_1, x_2
-        out[k - 3] = (row_3[d] + scale * z[k - 3] - sum_3 - rest) / row_3[k - 3]
-        k -= 4
-    while k >= 0:
-        solved = out[k + 1 : d]
-        part = factor[k, k + 1 : d]
-        total = 0.0
-        for j in range(solved.shape[0]):
-            total += part[j] * solved[j]
-        out[k] = (factor[k, d] + scale * z[k] - total) / factor[k, k]
-        k -= 1
+    d = U(factor.shape[0])
+    for left in range(d % FOUR):  # the last rows, which are short; then four at once
+        k = d - ONE - U(left)
+        rest = product(factor, k, k + ONE, out, k + ONE, d - ONE - k)
+        out[k] = (factor[k, d] + scale * z[k] - rest) / factor[k, k]
+    for block in range(d // FOUR):
+        k = d - d % FOUR - FOUR * U(block) - FOUR  # the first of the four
+        inverse_0, inverse_1 = 1.0 / factor[k, k], 1.0 / factor[k + ONE, k + ONE]  # nothing waits for a quotient
+        inverse_2, inverse_3 = 1.0 / factor[k + TWO, k + TWO], 1.0 / factor[k + THREE, k + THREE]
+        n = d - k - FOUR
+        sum_0 = product(factor, k, k + FOUR, out, k + FOUR, n)
+        sum_1 = product(factor, k + ONE, k + FOUR, out, k + FOUR, n)
+        sum_2 = product(factor, k + TWO, k + FOUR, out, k + FOUR, n)
+        sum_3 = product(factor, k + THREE, k + FOUR, out, k + FOUR, n)
+        x_3 = (factor[k + THREE, d] + scale * z[k + THREE] - sum_3) * inverse_3
+        x_2 = (factor[k + TWO, d] + scale * z[k + TWO] - sum_2 - factor[k + TWO, k + THREE] * x_3) * inverse_2
+        rest = factor[k + ONE, k + TWO] * x_2 + factor[k + ONE, k + THREE] * x_3
+        x_1 = (factor[k + ONE, d] + scale * z[k + ONE] - sum_1 - rest) * inverse_1
+        rest = factor[k, k + ONE] * x_1 + factor[k, k + TWO] * x_2 + factor[k, k + THREE] * x_3
+        out[k] = (factor[k, d] + scale * z[k] - sum_0 - rest) * inverse_0
+        out[k + ONE], out[k + TWO], out[k + THREE] = x_1, x_2, x_3
 
 
-@compiled
+@part
 def solve_forward(factor, x):  # type: ignore[no-untyped-def]
     """x <- U'^-1 x, so that x'x becomes x' P^-1 x. Row by row: no strided access."""
-    d = factor.shape[0]
+    d = U(factor.shape[0])
     for k in range(d):
         if x[k] == 0.0:
             continue
         head = x[k] / factor[k, k]
         x[k] = head
-        row = factor[k, k + 1 : d]
-        tail = x[k + 1 : d]
-        for j in range(row.shape[0]):
-            tail[j] -= row[j] * head
+        for j in range(k + ONE, d):
+            x[j] -= factor[k, j] * head
 
 
-@compiled
+@part
 def colour(root, mean, xi, out):  # type: ignore[no-untyped-def]
     """out = mean + root xi."""
     d = xi.shape[0]
@@ -111,7 +124,7 @@ def colour(root, mean, xi, out):  # type: ignore[no-untyped-def]
             out[k] = total
 
 
-@compiled
+@part
 def whiten(root, g, x):  # type: ignore[no-untyped-def]
     """x[:d] = root' g."""
     d = g.shape[0]
@@ -127,26 +140,21 @@ def whiten(root, g, x):  # type: ignore[no-untyped-def]
                     x[k] += root[j, k] * g[j]
 
 
-@compiled
+@part
 def cell_row(rows, step_row, step_column, width, i, a, g):  # type: ignore[no-untyped-def]
     """g = row a of Phi_i : (d,)."""
-    source = rows[i, a * step_row : a * step_row + width]
     if width != g.shape[0]:
-        g[:] = 0.0
-    target = g[a * step_column : a * step_column + width]
-    for k in range(width):
-        target[k] = source[k]
+        for k in range(g.shape[0]):
+            g[k] = 0.0
+    source, target = U(a * step_row), U(a * step_column)
+    for k in range(U(width)):
+        g[target + k] = rows[i, source + k]
 
 
-@compiled
+@part
 def cell_mean(rows, step_row, step_column, width, i, a, theta):  # type: ignore[no-untyped-def]
     """phi(x_i, a)' theta."""
-    source = rows[i, a * step_row : a * step_row + width]
-    part = theta[a * step_column : a * step_column + width]
-    total = 0.0
-    for k in range(width):
-        total += source[k] * part[k]
-    return total
+    return product(rows, i, U(a * step_row), theta, U(a * step_column), U(width))
 
 
 @compiled
@@ -161,7 +169,7 @@ def draw_many(factor, root, mean, z, scale, out):  # type: ignore[no-untyped-def
 # -- tasks with a diagonal covariance: two numbers a cell ----------------------------------------------------
 
 
-@compiled
+@part
 def reward_row(  # type: ignore[no-untyped-def]
     root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, y, g, x,
 ):
@@ -188,7 +196,7 @@ def reward_row(  # type: ignore[no-untyped-def]
     return s
 
 
-@compiled
+@part
 def learn_cell(  # type: ignore[no-untyped-def]
     factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
     noise, i, a, y, g, x,
@@ -223,7 +231,7 @@ def learn_cells(  # type: ignore[no-untyped-def]
         )
 
 
-@compiled
+@part
 def whole_row(  # type: ignore[no-untyped-def]
     root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, g, x,
 ):
@@ -288,7 +296,7 @@ def cell_gram(  # type: ignore[no-untyped-def]
     return logs
 
 
-@compiled
+@part
 def cell_laws(  # type: ignore[no-untyped-def]
     rows, step_row, step_column, width, counts, means, task_var, extra, noise, tasks, thetas, scale, out_mean,
     out_sd,
@@ -377,7 +385,7 @@ def thompson_loop(  # type: ignore[no-untyped-def]
 # -- tasks with any covariance, or slopes on given vectors z: the state of maths.md section 0 ----------------
 
 
-@compiled
+@part
 def decay(b, v, big_v, gamma, c):  # type: ignore[no-untyped-def]
     """Ornstein-Uhlenbeck drift of the task effects over a lag with correlation c; stationary at gamma."""
     q = v.shape[0]

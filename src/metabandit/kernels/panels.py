@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled_strict
+from metabandit.kernels._jit import compiled
 from metabandit.kernels.quadrature import NODES, POINTS, WEIGHTS, every_arm, left_over, one_arm
 from metabandit.kernels.shapes import (
     AT,
@@ -61,14 +61,14 @@ def _integrals() -> Array:
 INTEGRALS = _integrals()
 
 
-@compiled_strict
+@compiled
 def ease(drop):  # type: ignore[no-untyped-def]
     """A panel may be e^(drop / 12) times as long where the density is e^-drop: its error goes with the 12th power."""
     y = max(drop, 0.0) / 12.0
     return 1.0 + y * (1.0 + 0.5 * y)
 
 
-@compiled_strict
+@compiled
 def step(kind, law, count, u, start):  # type: ignore[no-untyped-def]
     """Where the next panel ends: within a given number of lengths of every law on it, at both its ends.
 
@@ -91,7 +91,7 @@ def step(kind, law, count, u, start):  # type: ignore[no-untyped-def]
     return max(right, u + 4e-16 * abs(u))  # always forward, also when a law is narrower than floating point tells apart
 
 
-@compiled_strict
+@compiled
 def room_of_product(kind, law, count, u):  # type: ignore[no-untyped-def]
     """How far the next panel may go because of the product of all F, which can be much sharper than each of them.
 
@@ -108,7 +108,7 @@ def room_of_product(kind, law, count, u):  # type: ignore[no-untyped-def]
     return max(GROWTH, -SMALL - level) / growth if growth > 0.0 else math.inf
 
 
-@compiled_strict
+@compiled
 def knee(u):  # type: ignore[no-untyped-def]
     """How far a panel of beta laws may reach because of log(1 + e^u), which has poles at -pi i and pi i.
 
@@ -121,7 +121,7 @@ def knee(u):  # type: ignore[no-untyped-def]
     return u + 2.5 + 0.7 * u if u >= 0.0 else min(0.0, u + 1.5 - 0.4 * u)
 
 
-@compiled_strict
+@compiled
 def fits(kind, law, count, u, right, part, shared):  # type: ignore[no-untyped-def]
     for b in range(count):
         if law[HI, b] > u and law[LO, b] < right:
@@ -134,7 +134,7 @@ def fits(kind, law, count, u, right, part, shared):  # type: ignore[no-untyped-d
     return True
 
 
-@compiled_strict
+@compiled
 def common(kind, centre, half, rise):  # type: ignore[no-untyped-def]
     """What the panel's nodes share: log(1 + e^u), or e^u, less its value at the centre.
 
@@ -151,7 +151,7 @@ def common(kind, centre, half, rise):  # type: ignore[no-untyped-def]
             rise[g] = weight * math.expm1(t) if half < 30.0 else math.exp(min(centre + t, 700.0)) - weight
 
 
-@compiled_strict
+@compiled
 def panel(kind, law, count, u, half, inside, room):  # type: ignore[no-untyped-def]
     """Carries F of every law to the right end of the panel; if asked, densities and F at the nodes inside."""
     pdf, cdf, rise = room[0], room[1], room[2, 0]
@@ -175,7 +175,7 @@ def panel(kind, law, count, u, half, inside, room):  # type: ignore[no-untyped-d
             law[BASE, b] += half * total
 
 
-@compiled_strict
+@compiled
 def march(kind, law, count, only, u, start, room):  # type: ignore[no-untyped-def]
     """Adds to law[FOUND, b] the probability that arm b is the largest."""
     hi, out = law[HI], law[FOUND]
@@ -197,7 +197,7 @@ def march(kind, law, count, only, u, start, room):  # type: ignore[no-untyped-de
         u = right
 
 
-@compiled_strict
+@compiled
 def row(kind, first, second, tempering, ok, arm, law, which, room, out):  # type: ignore[no-untyped-def]
     """out[k] = P(arm k is the largest) for one task; only out[arm] is to be trusted when arm >= 0."""
     n_arms, count, start = first.shape[0], 0, -math.inf

@@ -15,26 +15,27 @@ import math
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled, compiled_strict
+from metabandit.kernels._jit import compiled, part
 from metabandit.kernels.choice import ARMS, begin, normal_arm, shape_draw
 from metabandit.kernels.linear import cell_mean, colour, learn_cell, solve_back
 from metabandit.kernels.shapes import BETA
-from metabandit.kernels.streams import ONE, STEP, TO_UNIT, keys_of, normals_from, quantile, scramble
+from metabandit.kernels.streams import ONE, STEP, fill_normals, keys_of, quantile, substreams, unit
 
 NORMAL, BERNOULLI, POISSON, RESAMPLED = 0, 1, 2, 3  # what law rewards have
 VISITS = np.uint64(32)  # bits of a visit's number within a place
 DRAW = np.uint64(1)  # as in metabandit.streams
+BLOCK = 64  # interactions whose random numbers are made at once
 FAR_MEAN = 700.0  # exp(-mean) is still a normal number up to here
 
 
-@compiled_strict
+@part
 def place(key, i, t, a, n_arms):  # type: ignore[no-untyped-def]
     """The uniform number of one place of the world's stream."""
     number = ((np.uint64(i) << VISITS) + np.uint64(t)) * np.uint64(n_arms) + np.uint64(a)
-    return (float(scramble(key + (number + ONE) * STEP) >> np.uint64(12)) + 0.5) * TO_UNIT
+    return unit(key + (number + ONE) * STEP)
 
 
-@compiled_strict
+@compiled
 def poisson_quantile(u, mean):  # type: ignore[no-untyped-def]
     """The smallest k with P(Poisson(mean) <= k) >= u."""
     k = 0.0
@@ -49,7 +50,7 @@ def poisson_quantile(u, mean):  # type: ignore[no-untyped-def]
     return k
 
 
-@compiled_strict
+@part
 def reward_at(kind, u, mean, sd, values, first, last):  # type: ignore[no-untyped-def]
     """The quantile at u of the rewards' law; values[first:last]: a cell's sorted rewards, to be resampled."""
     if kind == NORMAL:
@@ -61,7 +62,7 @@ def reward_at(kind, u, mean, sd, values, first, last):  # type: ignore[no-untype
     return values[first + min(int(u * (last - first)), last - first - 1)]
 
 
-@compiled_strict
+@part
 def potential(kind, key, i, t, a, means, spread, values, starts):  # type: ignore[no-untyped-def]
     """The reward of arm a at visit t of task i; means (K,) at that visit, spread (K,), starts (N K + 1,) or empty."""
     cell = i * means.shape[0] + a
@@ -69,14 +70,14 @@ def potential(kind, key, i, t, a, means, spread, values, starts):  # type: ignor
     return reward_at(kind, place(key, i, t, a, means.shape[0]), means[a], spread[a], values, first, last)
 
 
-@compiled_strict
+@compiled
 def potentials(kind, key, tasks, visits, arms, means, spread, values, starts, out):  # type: ignore[no-untyped-def]
     """Many rewards; means (n, K) at those visits."""
     for j in range(tasks.shape[0]):
         out[j] = potential(kind, key, tasks[j], visits[j], arms[j], means[j], spread, values, starts)
 
 
-@compiled_strict
+@compiled
 def count_visits(tasks, n_tasks, out):  # type: ignore[no-untyped-def]
     """out[j] = how often tasks[j] came before j."""
     seen = np.zeros(n_tasks, np.int64)
@@ -85,7 +86,7 @@ def count_visits(tasks, n_tasks, out):  # type: ignore[no-untyped-def]
         seen[tasks[j]] += 1
 
 
-@compiled_strict
+@compiled
 def round_starts(tasks, n_tasks, out):  # type: ignore[no-untyped-def]
     """out[:m] = where rounds start: at the first interaction, and whenever a task comes again. Returns m."""
     last = np.full(n_tasks, -1, np.int64)  # the round in which a task was last met
@@ -98,7 +99,7 @@ def round_starts(tasks, n_tasks, out):  # type: ignore[no-untyped-def]
     return rounds
 
 
-@compiled_strict
+@compiled
 def judge(kind, key, tasks, visits, arms, truth, spread, values, starts, per_point, out):  # type: ignore[no-untyped-def]
     """out[:3] (points): summed expected regret, summed realised regret, how often the best arm was chosen."""
     for j in range(tasks.shape[0]):
@@ -134,43 +135,85 @@ def play_cells(  # type: ignore[no-untyped-def]
     tasks, visits, inside : (n,); `inside` is the number by which the belief knows the task.
     """
     d, n_arms = factor.shape[0], counts.shape[1]
-    g, x, z, xi, theta = np.empty(d), np.empty(d + 1), np.empty(d), np.empty(d), np.empty(d)
+    g, x, xi, theta = np.empty(d), np.empty(d + 1), np.empty(d), np.empty(d)
     law, sd, ok = np.empty(n_arms), np.empty(n_arms), np.ones(n_arms, np.bool_)
-    state, number, decision = np.empty(1, np.uint64), np.empty(1, np.uint64), np.empty(1, np.uint64)
-    for j in range(tasks.shape[0]):
+    for start in range(0, tasks.shape[0], BLOCK):
+        n = min(BLOCK, tasks.shape[0] - start)
+        keys = decision_keys(seed, first + start, n)
+        of_theta = normals_for(keys, DRAW, d if thetas.shape[0] == 0 else 0)
+        of_arms = normals_for(keys, ARMS, n_arms)
+        played = play_block(
+            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
+            noise, thetas, ceiling, scale, start, of_theta, of_arms, tasks, visits, inside, kind, key, truth, spread,
+            values, starts, chosen, rewards, g, x, xi, theta, law, sd, ok,
+        )
+        if played < n or above(factor, ceiling):
+            return start + played
+    return tasks.shape[0]
+
+
+@part
+def play_block(  # type: ignore[no-untyped-def]
+    factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
+    thetas, ceiling, scale, start, of_theta, of_arms, tasks, visits, inside, kind, key, truth, spread, values, starts,
+    chosen, rewards, g, x, xi, theta, law, sd, ok,
+):
+    """Interactions from start on, with random numbers of_theta : (n, d) and of_arms : (n, K). All behind is room."""
+    for row in range(of_arms.shape[0]):
+        j = start + row
         i = inside[j]
-        number[0] = np.uint64(first + j)
-        keys_of(seed, number, decision)
         if thetas.shape[0] == 0:
-            begin(state, decision[0], DRAW)
-            normals_from(state[0], z)
-            solve_back(factor, z, 1.0, xi)
+            solve_back(factor, of_theta[row], 1.0, xi)
             colour(root, mean, xi, theta)
-            held = theta
         else:
-            held = thetas[0 if thetas.shape[0] == 1 else tasks[j]]  # everyone's own, also where all are one inside
-        for a in range(n_arms):
+            own = 0 if thetas.shape[0] == 1 else tasks[j]  # everyone's own, also where all are one inside
+            for k in range(theta.shape[0]):
+                theta[k] = thetas[own, k]
+        for a in range(counts.shape[1]):
             tau2 = task_var[a]
             if extra.shape[0] > 0:
                 tau2 += extra[i, a]
             b = noise[a] / (noise[a] + counts[i, a] * tau2)
-            law[a] = b * cell_mean(rows, step_row, step_column, width, i, a, held) + (1.0 - b) * means[i, a]
+            law[a] = b * cell_mean(rows, step_row, step_column, width, i, a, theta) + (1.0 - b) * means[i, a]
             sd[a] = math.sqrt(tau2 * b)
-        begin(state, decision[0], ARMS)
-        best = normal_arm(law, sd, scale, ok, state)
+        best = normal_arm(law, sd, scale, ok, of_arms[row])
         chosen[j] = best
         y = potential(kind, key, tasks[j], visits[j], best, truth[tasks[j]], spread, values, starts)
         rewards[j] = y
         learn_cell(
-            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra,
-            noise, i, best, y, g, x,
+            factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var,
+            extra, noise, i, best, y, g, x,
         )
-        if ceiling < math.inf and information(factor) > ceiling:
-            return j + 1
-    return tasks.shape[0]
+        if above(factor, ceiling):
+            return row + 1
+    return of_arms.shape[0]
 
 
 @compiled
+def decision_keys(seed, first, n):  # type: ignore[no-untyped-def]
+    """The keys of decisions first, first + 1 ...: (n,)."""
+    numbers, keys = np.empty(n, np.uint64), np.empty(n, np.uint64)
+    for j in range(n):
+        numbers[j] = np.uint64(first + j)
+    keys_of(seed, numbers, keys)
+    return keys
+
+
+@compiled
+def normals_for(keys, purpose, size):  # type: ignore[no-untyped-def]
+    """Row j: the first normals (n, size) of the stream that decision j has for this purpose."""
+    streams, out = np.empty(keys.shape[0], np.uint64), np.empty((keys.shape[0], size))
+    substreams(keys, purpose, streams)
+    fill_normals(streams, out)
+    return out
+
+
+@part
+def above(factor, ceiling):  # type: ignore[no-untyped-def]
+    return ceiling < math.inf and information(factor) > ceiling
+
+
+@part
 def information(factor):  # type: ignore[no-untyped-def]
     """log |U'U|."""
     total = 0.0
@@ -179,7 +222,7 @@ def information(factor):  # type: ignore[no-untyped-def]
     return 2.0 * total
 
 
-@compiled_strict
+@compiled
 def play_shapes(  # type: ignore[no-untyped-def]
     shapes, first_shape, second_shape, scale, seed, first, tasks, visits, inside, kind, key, truth, spread, values,
     starts, chosen, rewards,
@@ -207,7 +250,7 @@ def play_shapes(  # type: ignore[no-untyped-def]
         chosen[j], rewards[j] = best, y
 
 
-@compiled_strict
+@compiled
 def play_points(  # type: ignore[no-untyped-def]
     means, tasks, visits, inside, kind, key, truth, spread, values, starts, chosen, rewards,
 ):

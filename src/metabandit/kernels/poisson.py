@@ -33,14 +33,14 @@ def follow(rows, cells, amounts, x, offsets, counts, psi, mean, cov):  # type: i
         rate = mu * (1.0 + psi * s) / n
         p = amounts[j, 1] * rate
         slope = p / n
+        u[:] = 0.0
+        for k in range(q):  # cov is symmetric: its rows are its columns, and no sum waits for itself
+            row = cov[k]
+            for c in range(q):
+                u[c] += row[c] * z[k]
         spread = 0.0
         for k in range(q):
-            row = cov[k]
-            total = 0.0
-            for c in range(q):
-                total += row[c] * z[c]
-            u[k] = total
-            spread += total * z[k]
+            spread += u[k] * z[k]
         variance = p + p * p * psi / (1.0 + psi * s) + slope * slope * spread
         gain = slope * (y - p) / variance
         if gain * spread > 0.0:

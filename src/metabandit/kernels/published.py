@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled, compiled_strict
+from metabandit.kernels._jit import compiled
 from metabandit.kernels.choice import ARMS, begin, normal_arm
 from metabandit.kernels.linear import (
     cell_mean,
@@ -35,18 +35,19 @@ from metabandit.kernels.streams import normals_from
 EARLY = 10  # visits of a task at which MTTS was always refreshed
 
 
-@compiled_strict
+@compiled
 def reward(world, i, t, a):  # type: ignore[no-untyped-def]
     """The potential reward of arm a at visit t of task i: the same whoever asks."""
     kind, key, truth, spread, values, starts = world
     return potential(kind, key, i, t, a, truth[i], spread, values, starts)
 
 
-@compiled_strict
-def arm_of(law, sd, key, state, ok):  # type: ignore[no-untyped-def]
+@compiled
+def arm_of(law, sd, key, state, ok, room):  # type: ignore[no-untyped-def]
     """The best arm of a draw from independent normals."""
     begin(state, key, ARMS)
-    return normal_arm(law, sd, 1.0, ok, state)
+    normals_from(state[0], room)
+    return normal_arm(law, sd, 1.0, ok, room)
 
 
 @compiled
@@ -102,6 +103,7 @@ def play_stale(cells, every, keys, tasks, visits, world, chosen):  # type: ignor
     centre, sd, slopes = np.zeros((n_tasks, n_arms)), np.zeros((n_tasks, n_arms)), np.zeros((n_tasks, n_arms, d))
     g, x, z, xi, theta, law = np.zeros(d), np.zeros(d + 1), np.empty(d), np.empty(d), np.empty(d), np.empty(n_arms)
     state, ok = np.empty(1, np.uint64), np.ones(n_arms, np.bool_)
+    room = np.empty(n_arms)
     for j in range(tasks.shape[0]):
         i, t = tasks[j], visits[j]
         if t < EARLY or t % every == 0:
@@ -112,7 +114,7 @@ def play_stale(cells, every, keys, tasks, visits, world, chosen):  # type: ignor
             law[a] = centre[i, a]
             for k in range(d):
                 law[a] += slopes[i, a, k] * z[k]
-        best = arm_of(law, sd[i], keys[j], state, ok)
+        best = arm_of(law, sd[i], keys[j], state, ok, room)
         chosen[j] = best
         learn(cells, i, best, reward(world, i, t, best), g, x)
 
@@ -123,12 +125,13 @@ def play_rounds(cells, keys, tasks, visits, world, chosen):  # type: ignore[no-u
     d, n_arms, last = cells[0].shape[0], cells[8].shape[1], world[2].shape[0] - 1
     g, x, z, xi, theta = np.empty(d), np.empty(d + 1), np.empty(d), np.empty(d), np.empty(d)
     law, sd, state, ok = np.empty(n_arms), np.empty(n_arms), np.empty(1, np.uint64), np.ones(n_arms, np.bool_)
+    room = np.empty(n_arms)
     for j in range(tasks.shape[0]):
         i = tasks[j]
         if j == 0 or i == last:
             draw(cells, keys[j], state, z, xi, theta)
         given(cells, i, theta, law, sd)
-        best = arm_of(law, sd, keys[j], state, ok)
+        best = arm_of(law, sd, keys[j], state, ok, room)
         chosen[j] = best
         learn(cells, i, best, reward(world, i, visits[j], best), g, x)
 
@@ -144,6 +147,7 @@ def play_frozen(cells, keys, tasks, visits, world, chosen):  # type: ignore[no-u
     frozen, later, late = np.zeros((n_tasks, n_arms)), np.zeros((n_tasks, n_arms)), np.zeros((n_tasks, n_arms))
     g, x, z, xi, theta = np.empty(d), np.empty(d + 1), np.empty(d), np.empty(d), np.empty(d)
     law, sd, state, ok = np.empty(n_arms), np.empty(n_arms), np.empty(1, np.uint64), np.ones(n_arms, np.bool_)
+    room = np.empty(n_arms)
     for j in range(tasks.shape[0]):
         i, t = tasks[j], visits[j]
         if t == 0:  # from the prior, as if nothing had been learned from other tasks
@@ -159,7 +163,7 @@ def play_frozen(cells, keys, tasks, visits, world, chosen):  # type: ignore[no-u
             for a in range(n_arms):
                 b = noise[a] / (noise[a] + later[i, a] * task_var[a])
                 law[a], sd[a] = b * frozen[i, a] + (1.0 - b) * late[i, a], math.sqrt(task_var[a] * b)
-        best = arm_of(law, sd, keys[j], state, ok)
+        best = arm_of(law, sd, keys[j], state, ok, room)
         chosen[j] = best
         y = reward(world, i, t, best)
         learn(cells, i, best, y, g, x)
@@ -177,11 +181,12 @@ def play_linear(cells, keys, tasks, visits, world, chosen):  # type: ignore[no-u
     d, n_arms, noise = cells[0].shape[0], cells[8].shape[1], cells[13]
     g, x, z, xi, theta = np.empty(d), np.empty(d + 1), np.empty(d), np.empty(d), np.empty(d)
     law, sd, state, ok = np.empty(n_arms), np.empty(n_arms), np.empty(1, np.uint64), np.ones(n_arms, np.bool_)
+    room = np.empty(n_arms)
     for j in range(tasks.shape[0]):
         i = tasks[j]
         draw(cells, keys[j], state, z, xi, theta)
         given(cells, i, theta, law, sd)  # sd is 0: the arm is the best given theta
-        best = arm_of(law, sd, keys[j], state, ok)
+        best = arm_of(law, sd, keys[j], state, ok, room)
         chosen[j] = best
         y = reward(world, i, visits[j], best)
         learn(cells, i, best, noise[best] * y + (y - law[best]), g, x)

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled, compiled_strict
+from metabandit.kernels._jit import compiled
 from metabandit.kernels.choice import ARMS, begin, shape_draw
 from metabandit.kernels.linear import solve_back
 from metabandit.kernels.play import DRAW
@@ -20,14 +20,15 @@ from metabandit.kernels.streams import normals_from, uniform
 # -- rewards that are real numbers -----------------------------------------------------------------------------------
 
 
-@compiled_strict
+@compiled
 def play_certain(prior_var, noise, keys, tasks, visits, world, chosen):  # type: ignore[no-untyped-def]
     """OSFA: all tasks are one; an arm looks as if it were surely worth 0 until it is pulled."""
     n_arms = world[2].shape[1]
     counts, sums = np.zeros(n_arms), np.zeros(n_arms)
     law, sd, state, ok = np.zeros(n_arms), np.zeros(n_arms), np.empty(1, np.uint64), np.ones(n_arms, np.bool_)
+    room = np.empty(n_arms)
     for j in range(tasks.shape[0]):
-        best = arm_of(law, sd, keys[j], state, ok)
+        best = arm_of(law, sd, keys[j], state, ok, room)
         chosen[j] = best
         counts[best] += 1.0
         sums[best] += reward(world, tasks[j], visits[j], best)
@@ -35,7 +36,7 @@ def play_certain(prior_var, noise, keys, tasks, visits, world, chosen):  # type:
         law[best], sd[best] = sums[best] / noise / precision, math.sqrt(1.0 / precision)
 
 
-@compiled_strict
+@compiled
 def after_task(pulls, total, between, noise, meta_mean, meta_var):  # type: ignore[no-untyped-def]
     """What a finished task says of the arms' common means, were `between` the variance of its effects."""
     for a in range(pulls.shape[0]):
@@ -46,7 +47,7 @@ def after_task(pulls, total, between, noise, meta_mean, meta_var):  # type: igno
             meta_var[a] = 1.0 / precision
 
 
-@compiled_strict
+@compiled
 def change_cell(n, total, y, between, noise, sums):  # type: ignore[no-untyped-def]
     """A cell of n rewards gets one more: its part of sums, (sum of mean / s, sum of 1 / s), s = between + noise / n."""
     if n > 0.0:
@@ -58,7 +59,7 @@ def change_cell(n, total, y, between, noise, sums):  # type: ignore[no-untyped-d
     sums[1] += 1.0 / s
 
 
-@compiled_strict
+@compiled
 def play_meta(task_var, between, noise, meta_prior, by_task, keys, tasks, visits, world, chosen):  # type: ignore[no-untyped-def]
     """Gaussian meta-TS: the arms' common means are drawn anew with every task, or every interaction.
 
@@ -72,6 +73,7 @@ def play_meta(task_var, between, noise, meta_prior, by_task, keys, tasks, visits
     seen = np.zeros((n_arms, 2))
     seen[:, 1] = 1.0 / meta_prior
     sd, state, ok = np.empty(n_arms), np.empty(1, np.uint64), np.ones(n_arms, np.bool_)
+    room = np.empty(n_arms)
     for j in range(tasks.shape[0]):
         i, t = tasks[j], visits[j]
         if not by_task or t == 0:
@@ -85,7 +87,7 @@ def play_meta(task_var, between, noise, meta_prior, by_task, keys, tasks, visits
             law[:] = drawn
         for a in range(n_arms):
             sd[a] = math.sqrt(1.0 / (1.0 / task_var + counts[i, a] / noise))
-        best = arm_of(law[i], sd, keys[j], state, ok)
+        best = arm_of(law[i], sd, keys[j], state, ok, room)
         chosen[j] = best
         y = reward(world, i, t, best)
         if not by_task:
@@ -100,7 +102,7 @@ def play_meta(task_var, between, noise, meta_prior, by_task, keys, tasks, visits
 # -- rewards of 0 and 1 ----------------------------------------------------------------------------------------------
 
 
-@compiled_strict
+@compiled
 def play_late(prior, won, held, keys, tasks, visits, world, chosen, rewards):  # type: ignore[no-untyped-def]
     """Beta arms whose prior in force reaches a task with its next reward.
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled_strict
+from metabandit.kernels._jit import compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -36,7 +36,7 @@ GRID_CDF = np.array([0.5 * math.erfc(-z / math.sqrt(2.0)) for z in GRID])
 GRID_PDF = np.array([math.exp(-0.5 * z * z) / math.sqrt(2.0 * math.pi) for z in GRID])
 
 
-@compiled_strict
+@compiled
 def normal_cdf(z):  # type: ignore[no-untyped-def]
     z = min(max(z, -EDGE), EDGE)
     i = np.int32((z + EDGE) * STEPS + 0.5)
@@ -48,7 +48,7 @@ def normal_cdf(z):  # type: ignore[no-untyped-def]
     return GRID_CDF[i] + GRID_PDF[i] * t * (1.0 - t * (0.5 * x - t * tail))
 
 
-@compiled_strict
+@compiled
 def normal_panel(law, hi, count, u, half, only, pdf, cdf):  # type: ignore[no-untyped-def]
     """law[:, b] = mean, sd. Densities are only asked of arms whose probability is wanted."""
     for b in range(count):
@@ -64,7 +64,7 @@ def normal_panel(law, hi, count, u, half, only, pdf, cdf):  # type: ignore[no-un
                     pdf[b, g] = math.exp(-0.5 * x * x) * inverse * 0.3989422804014327
 
 
-@compiled_strict
+@compiled
 def normal_width(law, lo, hi, count, u):  # type: ignore[no-untyped-def]
     """How far the next panel may go: a given part of the smallest sd that matters on it."""
     # The largest of many arms has a sharper law than each of them: about sqrt(2 log K) times. The numbers keep a row's
@@ -78,7 +78,7 @@ def normal_width(law, lo, hi, count, u):  # type: ignore[no-untyped-def]
     return width
 
 
-@compiled_strict
+@compiled
 def one_arm(pdf, cdf, hi, count, only, u, work):  # type: ignore[no-untyped-def]
     """The panel's integral for one arm, per unit of half-width."""
     for g in range(NODES):
@@ -93,7 +93,7 @@ def one_arm(pdf, cdf, hi, count, only, u, work):  # type: ignore[no-untyped-def]
     return total
 
 
-@compiled_strict
+@compiled
 def every_arm(pdf, cdf, hi, count, u, half, work, out):  # type: ignore[no-untyped-def]
     """The panel's integral for every arm, by products from both sides: no division by a small F."""
     for g in range(NODES):
@@ -112,7 +112,7 @@ def every_arm(pdf, cdf, hi, count, u, half, work, out):  # type: ignore[no-untyp
             out[b] += total
 
 
-@compiled_strict
+@compiled
 def left_over(hi, count, u):  # type: ignore[no-untyped-def]
     """How many arms have not ended at u, and one of them."""
     active, last = 0, -1
@@ -122,7 +122,7 @@ def left_over(hi, count, u):  # type: ignore[no-untyped-def]
     return active, last
 
 
-@compiled_strict
+@compiled
 def normal_start(law, count, u):  # type: ignore[no-untyped-def]
     """The march may begin where the largest of all arms can first be: below, the whole is less than NOTHING."""
     step = math.inf
@@ -143,7 +143,7 @@ def normal_start(law, count, u):  # type: ignore[no-untyped-def]
     return u
 
 
-@compiled_strict
+@compiled
 def normal_march(law, lo, hi, count, only, u, out, room):  # type: ignore[no-untyped-def]
     """Adds to out[b] the probability that arm b is the largest and above u."""
     pdf, cdf, work = room[0], room[1], room[2]
@@ -165,7 +165,7 @@ def normal_march(law, lo, hi, count, only, u, out, room):  # type: ignore[no-unt
         u += width
 
 
-@compiled_strict
+@compiled
 def normal_row(mean, sd, scale, ok, arm, law, which, room, out):  # type: ignore[no-untyped-def]
     """out[k] = P(arm k is the largest) for one task; only out[arm] is to be trusted when arm >= 0.
 

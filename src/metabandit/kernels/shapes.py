@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from metabandit.kernels._jit import compiled_strict
+from metabandit.kernels._jit import compiled
 
 Array = np.ndarray[Any, Any]
 
@@ -32,7 +32,7 @@ LEAST = 1e-100  # a shape of 0 is taken as this: its law is a point at the lower
 MOST = 1e15  # larger shapes are taken as this around the same mean, where floating point still tells draws apart
 
 
-@compiled_strict
+@compiled
 def bounded(kind, first, second):  # type: ignore[no-untyped-def]
     """The shapes, or shape and rate, within what is computed with."""
     most = max(first, second) if kind == BETA else first
@@ -41,7 +41,7 @@ def bounded(kind, first, second):  # type: ignore[no-untyped-def]
     return max(first, LEAST), max(second, LEAST) if kind == BETA else second
 
 
-@compiled_strict
+@compiled
 def stirling(x):  # type: ignore[no-untyped-def]
     """log Gamma(x) less (x - 1/2) log x - x + log(2 pi) / 2: what is left when the large terms have cancelled."""
     if x >= 10.0:
@@ -50,18 +50,18 @@ def stirling(x):  # type: ignore[no-untyped-def]
     return math.lgamma(x) - (x - 0.5) * math.log(x) + x - 0.9189385332046727
 
 
-@compiled_strict
+@compiled
 def logistic(u):  # type: ignore[no-untyped-def]
     e = math.exp(-abs(u))
     return 1.0 / (1.0 + e) if u >= 0.0 else e / (1.0 + e)
 
 
-@compiled_strict
+@compiled
 def softplus(u):  # type: ignore[no-untyped-def]
     return max(u, 0.0) + math.log1p(math.exp(-abs(u)))
 
 
-@compiled_strict
+@compiled
 def lifted(weight, rest, d):  # type: ignore[no-untyped-def]
     """log(weight e^d + rest) for weights that sum to one; a small weight or a small d gives a small value."""
     if d > 30.0:
@@ -71,7 +71,7 @@ def lifted(weight, rest, d):  # type: ignore[no-untyped-def]
     return math.log(rest + weight * math.exp(d))
 
 
-@compiled_strict
+@compiled
 def dropped(kind, law, b, u):  # type: ignore[no-untyped-def]
     """How far the log density at u is below its peak. Beta laws are seen from the end that u is nearer to."""
     d = u - law[MODE, b]
@@ -83,7 +83,7 @@ def dropped(kind, law, b, u):  # type: ignore[no-untyped-def]
     return n * lifted(law[SECOND, b] / n, law[FIRST, b] / n, -d) + law[SECOND, b] * d
 
 
-@compiled_strict
+@compiled
 def slope(kind, law, b, u):  # type: ignore[no-untyped-def]
     """The derivative of the log density."""
     if kind == GAMMA:
@@ -92,7 +92,7 @@ def slope(kind, law, b, u):  # type: ignore[no-untyped-def]
     return law[FIRST, b] - n * logistic(u) if u <= 0.0 else n * logistic(-u) - law[SECOND, b]
 
 
-@compiled_strict
+@compiled
 def bends(kind, u):  # type: ignore[no-untyped-def]
     """log(1 + e^-|u|), or e^u, and its first two derivatives: what the choice of steps shares between laws."""
     if kind == GAMMA:
@@ -102,7 +102,7 @@ def bends(kind, u):  # type: ignore[no-untyped-def]
     return softplus(-abs(u)), p, p * (1.0 - p)
 
 
-@compiled_strict
+@compiled
 def look(kind, law, b, u, shared):  # type: ignore[no-untyped-def]
     """At u: how far the log density is below its peak, and one over the length on which the density changes.
 
@@ -117,7 +117,7 @@ def look(kind, law, b, u, shared):  # type: ignore[no-untyped-def]
     return drop, max(root, 0.5 * math.sqrt(math.sqrt(root)), 0.5 * slant)
 
 
-@compiled_strict
+@compiled
 def far(kind, law, b, side):  # type: ignore[no-untyped-def]
     """A distance from the mode at which the law is over on this side, not always a tight one."""
     if kind == GAMMA:
@@ -131,7 +131,7 @@ def far(kind, law, b, side):  # type: ignore[no-untyped-def]
     return min(line, 4.0 * math.sqrt(2.0 * DROP * (1.0 / near + 1.0 / other)))
 
 
-@compiled_strict
+@compiled
 def end(kind, law, b, side):  # type: ignore[no-untyped-def]
     """Where the log density has dropped by DROP, or a little more: Newton steps on a convex function."""
     u = law[MODE, b] + side * far(kind, law, b, side)
@@ -143,7 +143,7 @@ def end(kind, law, b, side):  # type: ignore[no-untyped-def]
     return u
 
 
-@compiled_strict
+@compiled
 def describe(kind, first, second, law, b):  # type: ignore[no-untyped-def]
     """Fills column b of law."""
     first, second = bounded(kind, first, second)
