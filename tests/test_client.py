@@ -531,9 +531,10 @@ def test_keys_and_what_they_allow(kind: Any, tmp_path: Path) -> None:
 def test_nobody_is_there(kind: Any, quick: None) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))  # and does not listen
-        with kind(f"http://127.0.0.1:{free.getsockname()[1]}", retries=2) as client:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+        with kind(f"http://ann:secret@{address}", retries=2) as client:
             assert client.healthy() is False
-            with pytest.raises(room.NoAnswer) as error:
+            with pytest.raises(room.NoAnswer, match=f"^no answer from {address}: ") as error:
                 client.decide("m", "t")
     assert error.value.status is None
     assert error.value.maybe_done is False

@@ -52,6 +52,8 @@ class Lost:
     error: Exception
     maybe_done: bool
     """False: the request never left"""
+    address: str = "the service"
+    """who was asked"""
 
 
 @dataclass(frozen=True)
@@ -136,7 +138,7 @@ def _read(call: Call[T], answer: Answer) -> T:
 def _failure(outcome: Answer | Lost) -> ServiceError:
     if isinstance(outcome, Lost):
         text = str(outcome.error) or type(outcome.error).__name__
-        failure = NoAnswer(f"no answer: {text}", maybe_done=outcome.maybe_done)
+        failure = NoAnswer(f"no answer from {outcome.address}: {text}", maybe_done=outcome.maybe_done)
         failure.__cause__ = outcome.error
         return failure
     try:

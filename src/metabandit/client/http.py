@@ -86,6 +86,9 @@ class _Base:
         if not patience >= 0:
             raise InvalidInput("patience", patience, "a number of seconds >= 0")
         self.url, self._rules = _checked(url), Rules(retries, patience)
+        self._address = httpx.URL(self.url).netloc.decode(
+            "ascii"
+        )  # without what the URL may have before the host
         headers = {"accept": "application/json", "content-type": "application/json"}
         if key is not None:
             headers["authorization"] = f"Bearer {key}"
@@ -183,7 +186,7 @@ class Client(_Base):
                         file.write(part)
                 return Answer(response.status_code, response.headers, b"")
         except httpx.RequestError as error:
-            return Lost(error, not isinstance(error, NEVER_LEFT))
+            return Lost(error, not isinstance(error, NEVER_LEFT), self._address)
 
 
 class AsyncClient(_Base):
@@ -264,7 +267,7 @@ class AsyncClient(_Base):
                         file.write(part)
                 return Answer(response.status_code, response.headers, b"")
         except httpx.RequestError as error:
-            return Lost(error, not isinstance(error, NEVER_LEFT))
+            return Lost(error, not isinstance(error, NEVER_LEFT), self._address)
 
 
 def _checked(url: str) -> str:

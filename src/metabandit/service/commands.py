@@ -99,7 +99,10 @@ def create_key(scope: str, note: str, store: str | None, config: str | None) -> 
 @CONFIG
 def list_keys(store: str | None, config: str | None) -> None:
     """Every key: id, scope, since when, whether revoked, note."""
-    for made in _with_store(store, config, lambda opened: opened.keys()):
+    keys = _with_store(store, config, lambda opened: opened.keys())
+    if not keys:
+        click.echo("no keys yet: metabandit key create --scope admin", err=True)
+    for made in keys:
         state = "active" if made.revoked is None else f"revoked {_day(made.revoked)}"
         click.echo(f"{made.id}  {made.scope:<7} {_day(made.created)}  {state:<18} {made.note}".rstrip())
 
