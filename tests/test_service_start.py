@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -93,3 +95,43 @@ def test_a_snapshot_and_the_rows_after_it_are_all_rows(n: int, tmp_path: Path) -
         connection.execute("delete from snapshots")
     connection.close()
     asyncio.run(served(file))
+
+
+# -- compiling ---------------------------------------------------------------------------------------------------
+
+WARMED = """
+import asyncio, importlib, pkgutil, sys
+from pathlib import Path
+from numba.core.dispatcher import Dispatcher
+from metabandit import kernels
+from metabandit.service.warming import warm
+from tests.twins.service import BANDITS, Life, bandit, running, settled
+
+
+def compiled():
+    modules = [importlib.import_module(f"metabandit.kernels.{m.name}") for m in pkgutil.iter_modules(kernels.__path__)]
+    functions = {f.py_func: f for m in modules for f in vars(m).values() if isinstance(f, Dispatcher)}
+    return {(f.py_func.__module__, f.py_func.__name__, str(s)) for f in functions.values() for s in f.signatures}
+
+
+async def live(kind, place):
+    async with running(place, bandit(kind)) as engine:
+        await Life(engine, seed=1).go(60)
+        await settled(engine)
+
+
+if len(sys.argv) > 2:
+    warm()
+before = compiled()
+for kind in BANDITS:
+    asyncio.run(live(kind, Path(sys.argv[1]) / f"{kind}.db"))
+print(len(compiled() - before))
+"""
+
+
+@pytest.mark.parametrize("warmed", [True, False])
+def test_nobody_waits_for_a_kernel_to_be_compiled(warmed: bool, tmp_path: Path) -> None:
+    """Whatever is asked of bandits of every kind, a process that was warmed has compiled it; another has not."""
+    command = [sys.executable, "-c", WARMED, str(tmp_path), *["warm"] * warmed]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1])
+    assert (int(done.stdout) == 0) == warmed
