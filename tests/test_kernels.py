@@ -84,7 +84,10 @@ def test_rotate_back(kernel: Any, rng: np.random.Generator, zeros: list[int]) ->
     for row in (x.copy(), rng.normal(size=D + 1)):
         totals[0] += kernel("rotate")(factor, row) ** 2
     expected, rho2 = twin.rotate_back(factor, totals[0], x)
-    assert kernel("rotate_back")(factor, totals, x.copy(), np.empty(D))
+    before = twin.moments_of(factor)[0]
+    size = float(factor[:, -1] @ factor[:, -1] + totals[0])
+    left = 1.0 - float(x[:D] @ np.linalg.solve(before, x[:D])), 1.0 - x[D] ** 2 / size
+    close(kernel("rotate_back")(factor, totals, x.copy(), np.empty(D)), min(left))
     same_belief(factor, expected)
     close(totals, [rho2, 0.3])
 
@@ -268,36 +271,39 @@ def test_move_cells(kernel: Any, rng: np.random.Generator, cells: Cells) -> None
     same_cells(cells, other)
 
 
-def test_share_of_reward(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
+def test_left_without_reward(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
     tasks, arms, rewards = told(rng)
     kernel("learn_cells")(*cells.arrays, tasks, arms, rewards)
     without = copy.deepcopy(cells)
-    assert kernel("forget_cells")(*without.arrays, tasks[:1], arms[:1], rewards[:1], True)
+    got = kernel("left_without_reward")(*cells.arrays, tasks[0], arms[0], rewards[0])
+    close(kernel("forget_cells")(*without.arrays, tasks[:1], arms[:1], rewards[:1], True), got)
     (p, h), (less_p, less_h) = twin.moments_of(cells.factor), twin.moments_of(without.factor)
     size = h @ np.linalg.solve(p, h) + cells.totals[0]
     left = less_h @ np.linalg.solve(less_p, less_h) + without.totals[0]
-    shares = np.trace(np.linalg.solve(p, p - less_p)), 1.0 - left / size
-    close(kernel("share_of_reward")(*cells.arrays, tasks[0], arms[0], rewards[0]), max(shares))
+    close(got, min(1.0 - np.trace(np.linalg.solve(p, p - less_p)), left / size))
     cells.counts[0, 0] = 0.0
-    assert kernel("share_of_reward")(*cells.arrays, 0, 0, 1.0) == np.inf
+    assert kernel("left_without_reward")(*cells.arrays, 0, 0, 1.0) == 0.0
 
 
-def test_share_of_task(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
-    """Arm by arm, of what the ones before left."""
-    kernel("learn_cells")(*cells.arrays, *told(rng))
+def test_left_without_task(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
+    """Arm by arm, of what the ones before left; and no more than is left where other features come first."""
+    kernel("learn_cells")(*cells.arrays, *told(rng, 200))
+    few = (*cells.arrays[:8], cells.counts, cells.means, cells.task_var, cells.extra, cells.noise)
+    got = kernel("left_without_task")(*few, 1)
     p, h = twin.moments_of(cells.factor)
-    shares, ends = [], 0.0
+    left, size = 1.0, h @ np.linalg.solve(p, h) + cells.totals[0]
     for a in range(K):
         n, phi = cells.counts[1, a], cells.phi[1, a]
         weight = n / (cells.noise[a] + n * cells.tau2(1, a))
-        row = np.sqrt(weight) * twin.whiten(cells.root, phi)
-        shares.append(float(row @ np.linalg.solve(p, row)))
-        p, ends = p - np.outer(row, row), ends + weight * float(cells.means[1, a] - phi @ cells.mean) ** 2
-    p = twin.moments_of(cells.factor)[0]
-    shares.append(ends / (h @ np.linalg.solve(p, h) + cells.totals[0]))
-    few = (*cells.arrays[:8], cells.counts, cells.means, cells.task_var, cells.extra, cells.noise)
-    close(kernel("share_of_task")(*few, 1), max(shares))
+        row, end = (
+            np.sqrt(weight) * twin.whiten(cells.root, phi),
+            weight * (cells.means[1, a] - phi @ cells.mean) ** 2,
+        )
+        left *= min(1.0 - float(row @ np.linalg.solve(p, row)), 1.0 - end / size)
+        p, size = p - np.outer(row, row), size - end
+    close(got, left)
     assert (cells.counts[1] > 0.0).sum() > 1
+    assert 0.0 < got <= kernel("move_cells")(*few, 1, rng.normal(size=(1, cells.made.row_width))) <= 1.0
 
 
 def test_cell_gram(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from metabandit.errors import InvalidInput
 from metabandit.models import linear_belief
 from metabandit.models.linear import CompoundSymmetric, InverseGamma, LinearMixedModel
-from metabandit.models.linear_belief import LinearBelief
 from tests.twins.linear import Dense
 
 Array = np.ndarray[Any, Any]
@@ -502,48 +501,70 @@ def test_retract_undoes_observe(seed: int, task_cov: Any) -> None:
 # -- corrections ---------------------------------------------------------------------------------------------
 
 
-def corrected(seed: int, coef_cov: Any, how_many: int) -> tuple[Any, list[list[Any]], Array]:
-    """A belief with rewards and features that were corrected again and again, what stands in the end, and features."""
+def corrected(seed: int, coef_cov: Any, how_many: int) -> tuple[Any, list[list[Any]], Array, int]:
+    """A belief with rewards and features that were corrected again and again, what stands in the end, features, and how
+    often the coefficients were made anew; every time it had been foretold.
+    """
     rng = np.random.default_rng(seed)
     belief = LinearMixedModel(0.3, coef_cov, 0.5, [0.5, 1.0, 2.0]).belief(K, 6, "by_arm")
     x = rng.normal(size=(40, 2))
     belief.add_tasks(x)
     log = [[int(rng.integers(40)), int(rng.integers(K)), float(rng.normal())] for _ in range(600)]
     belief.observe(*map(np.array, zip(*log, strict=True)))
+    anew = 0
     for _ in range(how_many):
         if rng.random() < 0.7:
             place = int(rng.integers(len(log)))
-            i, a, y = log[place]
-            assert belief.quick_to_retract(i, a, y)
-            belief.retract(i, a, y)
+            quick = belief.quick_to_retract(*log[place])
+            belief.retract(*log[place])
             log[place][2] = float(rng.normal())
-            belief.observe(*log[place])
         else:
-            i = int(rng.integers(40))
-            assert belief.quick_to_set_features(i)
+            place, i = -1, int(rng.integers(40))
+            quick = belief.quick_to_set_features(i)
             x[i] = rng.normal(size=2)
             belief.set_features(i, x[i])
-    return belief, log, x
+        assert not (quick and belief._stale)
+        anew += belief._stale
+        if place >= 0:
+            belief.observe(*log[place])
+        assert belief.information > 0.0
+    return belief, log, x, anew
 
 
 @pytest.mark.parametrize("coef_cov", [0.8, random_cov(31, 6)], ids=["diagonal", "full"])
-def test_thousands_of_corrections_make_nothing_anew_and_stay_exact(
-    coef_cov: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patched:
-        patched.setattr(LinearBelief, "rebuild", None)
-        belief, log, x = corrected(30, coef_cov, 4_000)
-        got = everything(belief)
+def test_thousands_of_corrections_make_little_anew_and_stay_exact(coef_cov: Any) -> None:
+    belief, log, x, anew = corrected(30, coef_cov, 4_000)
+    assert 0 < anew < 20
+    got = everything(belief)
     belief.rebuild()
-    np.testing.assert_allclose(got, everything(belief), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(got, everything(belief), rtol=1e-10, atol=1e-10)
     fresh = LinearMixedModel(0.3, coef_cov, 0.5, [0.5, 1.0, 2.0]).belief(K, 6, "by_arm")
     fresh.add_tasks(x)
     fresh.observe(*map(np.array, zip(*log, strict=True)))
-    np.testing.assert_allclose(got, everything(fresh), rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(got, everything(fresh), rtol=1e-10, atol=1e-10)
+
+
+def test_losses_of_several_corrections_multiply_and_are_not_borne() -> None:
+    """Each of these leaves little of what the one before it left, and more than what is not borne at once."""
+    for m in range(1, 8):
+        rng = np.random.default_rng(0)
+        features = np.vstack(
+            [rng.normal(size=(10, 2)), np.ones((m, 2)) * 25.0 ** np.arange(1, m + 1)[:, None]]
+        )
+        made = []
+        for n in (10 + m, 10):
+            belief = LinearMixedModel(coef_cov=1.0, task_cov=0.0, noise_var=1.0).belief(1, 2)
+            belief.add_tasks(features[:, None, :])
+            rewards = np.random.default_rng(1).normal(size=10 + m)
+            belief.observe(np.arange(n), np.zeros(n, int), rewards[:n])
+            made.append(belief)
+        for i in reversed(range(10, 10 + m)):
+            made[0].retract(i, 0, rewards[i])
+        np.testing.assert_allclose(everything(made[0]), everything(made[1]), rtol=1e-8, atol=1e-10)
 
 
 def test_after_so_many_corrections_the_coefficients_are_made_anew() -> None:
-    belief, log, _ = corrected(31, 0.8, 0)
+    belief, log, _, _ = corrected(31, 0.8, 0)
     foretold, made_anew = [], []
     for _ in range(linear_belief.REBUILD_EVERY // linear_belief.CORRECTION + 5):
         foretold.append(not belief.quick_to_retract(*log[0]))
@@ -557,8 +578,7 @@ def test_after_so_many_corrections_the_coefficients_are_made_anew() -> None:
 
 @pytest.mark.parametrize("outlier", [1e4, 1e6])
 def test_an_outlier_that_is_taken_back_leaves_no_more_than_its_rounding(outlier: float) -> None:
-    belief, _, _ = corrected(32, 0.8, 0)
-    other, _, _ = corrected(32, 0.8, 0)
+    belief, other = (corrected(32, 0.8, 0)[0] for _ in range(2))
     belief.observe(3, 1, outlier)
     assert not belief.quick_to_retract(3, 1, outlier)
     belief.retract(3, 1, outlier)

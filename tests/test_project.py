@@ -239,17 +239,15 @@ def test_quick_compiling_is_silent(tmp_path: Path) -> None:
 NOWHERE = """
 import os, tempfile
 from pathlib import Path
-import numba.core.caching as caching
 
-def only_there(allowed):
-    def ensure_cache_path(self):
-        if not self.get_cache_path().startswith(tempfile.gettempdir()):
-            raise PermissionError("read-only")
-        allowed(self)
-    return ensure_cache_path
+make = os.makedirs
 
-for locator in caching.CacheImpl._locator_classes:
-    locator.ensure_cache_path = only_there(locator.ensure_cache_path)
+def only_there(path, *arguments, **named):
+    if not str(path).startswith(tempfile.gettempdir()):
+        raise PermissionError("read-only")
+    make(path, *arguments, **named)
+
+os.makedirs = only_there
 from metabandit.streams import Stream
 print(Stream(1).random() == Stream(1).random())
 places = list(Path(tempfile.gettempdir()).glob("metabandit-*"))
@@ -263,6 +261,31 @@ def test_kernels_work_where_no_cache_folder_can_be_written(tmp_path: Path) -> No
     for _ in range(2):
         out = python(NOWHERE, NUMBA_CACHE_DIR="", TMPDIR=str(tmp_path)).stdout
         assert out.split() == ["True", "1", "True", "True"]
+
+
+THREADS = """
+import importlib, os, sys, threading
+from pathlib import Path
+import numba
+
+sys.setswitchinterval(1e-5)
+names = ["streams", "linear", "choice", "play", "beta", "quadrature", "panels", "correlated"]
+jobs = [threading.Thread(target=importlib.import_module, args=[f"metabandit.kernels.{name}"]) for name in names]
+for job in jobs:
+    job.start()
+for job in jobs:
+    job.join()
+from metabandit.streams import Stream
+Stream(1).random()
+place = Path(os.environ["NUMBA_CACHE_DIR"])
+print(numba.config.CACHE_DIR == str(place), len(list(place.iterdir())), len(list(place.glob("kernels-*/*/*.nbi"))) > 0)
+"""
+
+
+def test_kernels_imported_by_many_threads_share_one_cache(tmp_path: Path) -> None:
+    """And the setting that is one for all of numba is afterwards what it was."""
+    out = python(THREADS, NUMBA_CACHE_DIR=str(tmp_path)).stdout
+    assert out.split() == ["True", "1", "True"]
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="folders have no owner here")

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numba
 from numba.core import event
+from numba.misc.appdirs import AppDirs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -44,16 +45,31 @@ def part(function: F) -> F:
 
 def _compile(function: F, **more: Any) -> F:
     options = {"nogil": True, "error_model": "numpy", **more}
-    given = numba.config.CACHE_DIR
-    try:
-        numba.config.CACHE_DIR = os.path.join(given or os.path.join(HERE, "__pycache__"), _version())
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package folder nor the user's cache folder can be written
-        given = _private_folder()
-        numba.config.CACHE_DIR = os.path.join(given, _version())
-        return numba.njit(cache=True, **options)(function)
-    finally:
-        numba.config.CACHE_DIR = given
+    with _lock:  # modules are imported by several threads at once, and the setting is one for all of them
+        given = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = _folder(given)
+        try:
+            return numba.njit(cache=True, **options)(function)
+        finally:
+            numba.config.CACHE_DIR = given
+
+
+_lock = threading.Lock()
+
+
+@functools.cache
+def _folder(given: str) -> str:
+    """Where this version's cache can be written: with the package, in the user's cache folder, or one for this user.
+
+    Looked for here, because numba would go on to places of its own, where versions are not told apart.
+    """
+    for place in (given or os.path.join(HERE, "__pycache__"), AppDirs("numba", False).user_cache_dir):
+        made = os.path.join(place, _version())
+        with contextlib.suppress(OSError):
+            os.makedirs(made, exist_ok=True)
+            tempfile.TemporaryFile(dir=made).close()
+            return made
+    return os.path.join(_private_folder(), _version())
 
 
 @functools.cache

@@ -44,13 +44,14 @@ def size_of(factor, totals):  # type: ignore[no-untyped-def]
 def rotate_back(factor, totals, x, p):  # type: ignore[no-untyped-def]
     """P -= x x' for an augmented row x : (d + 1,) that is in it: rotate undone, its residual taken from rho2.
 
-    x and p : (d,) are used up. False, and nothing is changed, where too little would be left to be told from rounding.
+    x and p : (d,) are used up. Returns how much is left of what there was, in the direction and in the sum of squares
+    where it is least; 0, and nothing is changed, where too little would be left to be told from rounding.
     """
     d = factor.shape[0]
-    most = 1.0 - LEFT
     found = solve_rows(factor, x, p)
-    if not (found <= most and x[d] * x[d] <= most * size_of(factor, totals)):
-        return False
+    rest = min(1.0 - found, 1.0 - x[d] * x[d] / size_of(factor, totals))
+    if not rest >= LEFT:
+        return 0.0
     last = math.sqrt(1.0 - found)
     left = x[d]
     for k in range(d):
@@ -73,7 +74,7 @@ def rotate_back(factor, totals, x, p):  # type: ignore[no-untyped-def]
             u = tail[j]
             row[j] = c * t - s * u
             tail[j] = c * u + s * t
-    return True
+    return rest
 
 
 @part
@@ -95,12 +96,14 @@ def forget_cells(  # type: ignore[no-untyped-def]
 ):
     """Rewards taken back, in the order given: learn_cells undone, exact.
 
-    well : whether the coefficients are what the statistics say. Returns whether they are afterwards; once too little
-    is left of them to be told from rounding, only the statistics are kept, from which they can be made anew.
+    well : whether the coefficients are what the statistics say. Returns how much is left of them, 0 if they are not
+    what the statistics say afterwards: once too little is left to be told from rounding, only the statistics are kept,
+    from which they can be made anew.
     """
     g = np.empty(factor.shape[0])
     p = np.empty(factor.shape[0])
     x = np.empty(factor.shape[0] + 1)
+    left = 1.0
     for j in range(tasks.shape[0]):
         i, a, y = tasks[j], arms[j], rewards[j]
         forget_cell(counts, means, within, i, a, y)
@@ -108,9 +111,10 @@ def forget_cells(  # type: ignore[no-untyped-def]
             s = reward_row(
                 root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, y, g, x,
             )
-            well = rotate_back(factor, totals, x, p)
+            left *= rotate_back(factor, totals, x, p)
             totals[1] -= math.log(s)
-    return well
+            well = left >= LEFT
+    return left if well else 0.0
 
 
 @compiled
@@ -119,14 +123,14 @@ def move_cells(  # type: ignore[no-untyped-def]
 ):
     """Other features, new : (1, row width), for task i: what its rewards say with these comes, with the old ones goes.
 
-    False where too little would be left: the coefficients have to be made anew then. rows[i] becomes the new row.
+    Returns how much is left, 0 where too little: the coefficients have to be made anew then. rows[i] becomes the new.
     """
     d = factor.shape[0]
     g = np.empty(d)
     p = np.empty(d)
     x = np.empty(d + 1)
     one = np.zeros(1, np.int64)
-    well = True
+    rest = 1.0
     for a in range(counts.shape[1]):
         if counts[i, a] > 0.0:
             whole_row(
@@ -136,23 +140,23 @@ def move_cells(  # type: ignore[no-untyped-def]
             left = rotate(factor, x)
             totals[0] += left * left
     for a in range(counts.shape[1]):
-        if well and counts[i, a] > 0.0:
+        if rest >= LEFT and counts[i, a] > 0.0:
             whole_row(
                 root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, g, x,
             )
-            well = rotate_back(factor, totals, x, p)
+            rest *= rotate_back(factor, totals, x, p)
     rows[i] = new[0]
-    return well
+    return rest if rest >= LEFT else 0.0
 
 
 @compiled
-def share_of_reward(  # type: ignore[no-untyped-def]
+def left_without_reward(  # type: ignore[no-untyped-def]
     factor, totals, root, mean, rows, step_row, step_column, width, counts, means, within, task_var, extra, noise,
     i, a, y,
 ):
-    """How much of what the coefficients rest on is a reward that its cell has: forget_cells can do up to 1 - LEFT."""
+    """How much of what the coefficients rest on is left without a reward that its cell has; 0 if it has none."""
     if counts[i, a] < 1.0:
-        return np.inf
+        return 0.0
     d = factor.shape[0]
     x = np.empty(d + 1)
     p = np.empty(d)
@@ -162,14 +166,15 @@ def share_of_reward(  # type: ignore[no-untyped-def]
         root, mean, rows[i : i + 1], step_row, step_column, width, row, column, task_var, extra[i : i + 1], noise,
         0, a, y, np.empty(d), x,
     )
-    return max(solve_rows(factor, x, p), x[d] * x[d] / size_of(factor, totals))
+    rest = min(1.0 - solve_rows(factor, x, p), 1.0 - x[d] * x[d] / size_of(factor, totals))
+    return rest if rest >= LEFT else 0.0
 
 
 @compiled
-def share_of_task(  # type: ignore[no-untyped-def]
+def left_without_task(  # type: ignore[no-untyped-def]
     factor, totals, root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i,
 ):
-    """How much of what the coefficients rest on are a task's rewards: move_cells can do up to 1 - LEFT.
+    """How much of what the coefficients rest on is left without a task's rewards.
 
     Its cells are taken back one after the other; what each leaves is a pivot of I - p p', p = U'^-1 (their rows).
     """
@@ -177,20 +182,25 @@ def share_of_task(  # type: ignore[no-untyped-def]
     g = np.empty(d)
     x = np.empty(d + 1)
     p = np.empty((counts.shape[1], d))
-    n, squares = 0, 0.0
+    squares = np.empty(counts.shape[1])
+    n = 0
     for a in range(counts.shape[1]):
         if counts[i, a] > 0.0:
             whole_row(
                 root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, g, x,
             )
             solve_rows(factor, x, p[n])
-            squares += x[d] * x[d]
+            squares[n] = x[d] * x[d]
             n += 1
     left = np.eye(n) - p[:n] @ p[:n].T
-    least = 1.0
+    whole = 1.0  # the product: as rotate_back counts it, one cell after the other
+    rest = size_of(factor, totals)
     for k in range(n):
-        least = min(least, left[k, k])
+        if not (left[k, k] > 0.0 and squares[k] < rest):
+            return 0.0
+        whole *= min(left[k, k], 1.0 - squares[k] / rest)
+        rest -= squares[k]
         for r in range(k + 1, n):
             for c in range(k + 1, r + 1):
                 left[r, c] -= left[r, k] * left[c, k] / left[k, k]
-    return max(1.0 - least, squares / size_of(factor, totals))
+    return whole if whole >= LEFT else 0.0

@@ -69,35 +69,33 @@ class Cells:
                 "reward", f"<more rewards of task {i}, arm {a} than were observed>", "observed rewards"
             )
 
-    def retract(self, coefs: Coefficients, tasks: Array, arms: Array, rewards: Array, well: bool) -> bool:
-        """The statistics without these rewards and, as long as all is well with them, the coefficients; whether it is
-        well with them afterwards. If not they have to be rebuilt.
+    def retract(self, coefs: Coefficients, tasks: Array, arms: Array, rewards: Array, well: bool) -> float:
+        """The statistics without these rewards and, as long as all is well with them, the coefficients; how much is
+        left of them. If nothing they have to be rebuilt.
         """
-        return bool(
+        return float(
             _corrections.forget_cells(
                 coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means,
                 self.within, self.task_var, self.extra, self.noise, tasks, arms, rewards, well,
             )
         )  # fmt: skip
 
-    def move(self, coefs: Coefficients, i: int, row: Array) -> bool:
-        """Other features for a task; whether it is well with the coefficients afterwards."""
-        return bool(
+    def move(self, coefs: Coefficients, i: int, row: Array) -> float:
+        """Other features for a task; how much is left of the coefficients, as in retract()."""
+        return float(
             _corrections.move_cells(
                 coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means,
                 self.task_var, self.extra, self.noise, i, row[None],
             )
         )  # fmt: skip
 
-    def can_spare(self, coefs: Coefficients, i: int, arm: int | None = None, reward: float = 0.0) -> bool:
-        """Whether retract() would be well without a reward of a task, or move() without all of them."""
+    def left_without(self, coefs: Coefficients, i: int, arm: int | None = None, reward: float = 0.0) -> float:
+        """How much retract() would leave without a reward of a task, or at least move() without all of them."""
         held = coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), self.counts, self.means
         others = self.task_var, self.extra, self.noise, i
         if arm is None:
-            share = _corrections.share_of_task(*held, *others)
-        else:
-            share = _corrections.share_of_reward(*held, self.within, *others, arm, reward)
-        return bool(share <= 1.0 - _corrections.LEFT)
+            return float(_corrections.left_without_task(*held, *others))
+        return float(_corrections.left_without_reward(*held, self.within, *others, arm, reward))
 
     def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
         """The statistics of one arm from all its rewards: no trace is left of what was taken back."""

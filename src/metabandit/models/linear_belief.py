@@ -24,6 +24,9 @@ Array = np.ndarray[Any, Any]
 
 SCHEDULED_STEPS = 20  # of EM at a time; the next fit goes on from there
 REBUILD_EVERY = 1 << 20  # interactions; the factor's error after as many is below 1e-9 (tested)
+LEAST_LEFT = (
+    1e-6  # of what there was, what all corrections until it is made anew may leave: six digits of sixteen
+)
 CORRECTION = 1 << 8  # as many interactions: what is taken back costs more digits than it brought
 
 
@@ -187,10 +190,10 @@ class LinearBelief(Belief):
             raise InvalidInput(
                 "retract", "<a model with drift or discount>", "a model without: its past has faded"
             )
-        well = False
+        left = 0.0
         if isinstance(self.tasks, Cells):
             self.tasks.check_retract(tasks, arms)
-            well = self.tasks.retract(self.coefficients, tasks, arms, rewards, not self._stale)
+            left = self.tasks.retract(self.coefficients, tasks, arms, rewards, not self._stale)
         else:
             assert vectors is not None
             self.tasks.retract(tasks, vectors, arms, rewards)
@@ -198,28 +201,41 @@ class LinearBelief(Belief):
         self.n_observations -= len(tasks)
         self.next_fit = min(self.next_fit, self.n_observations + 2)  # what was learned from them is due again
         self.version += 1
-        self._corrected(len(tasks), well)
+        self._corrected(len(tasks), left)
 
-    def _corrected(self, how_many: int, well: bool) -> None:
-        """The coefficients were corrected, well or not; without data, and after many times, they are made anew."""
-        self._since_rebuild += CORRECTION * how_many
-        self._stale = not well or not self.n_observations or self._since_rebuild > self._rebuild_after
+    def _corrected(self, how_many: int, left: float) -> None:
+        """The coefficients were corrected, with so much left of them; without data, and after so many times or losses
+        that rounding would show, they are made anew.
+        """
+        self._since_rebuild += self._wear(how_many, left)
+        self._stale = left <= 0.0 or not self.n_observations or self._since_rebuild > self._rebuild_after
+        if self._stale:  # nothing is kept that could wear
+            self._since_rebuild = 0
 
-    def _correctable(self) -> Cells | None:
-        """The cells, if the coefficients can be corrected and are not about to be made anew."""
-        soon = self._stale or self._since_rebuild + CORRECTION > self._rebuild_after
-        fits = isinstance(self.tasks, Cells) and self.can_rebuild and self.n_observations > 1
-        return self.tasks if fits and not soon else None  # type: ignore[return-value]
+    def _wear(self, how_many: int, left: float) -> int:
+        """As how many rewards a correction counts: what several leave of what the ones before them left multiplies."""
+        share = math.log(max(left, LEAST_LEFT)) / math.log(LEAST_LEFT)
+        return max(CORRECTION * how_many, math.ceil(share * self._rebuild_after))
+
+    def _quick(self, i: int, *reward: Any) -> bool:
+        """Whether the coefficients can be corrected, and are not made anew soon."""
+        if (
+            self._stale
+            or not self.can_rebuild
+            or self.n_observations < 2
+            or not isinstance(self.tasks, Cells)
+        ):
+            return False
+        wear = self._wear(1, self.tasks.left_without(self.coefficients, i, *reward))
+        return self._since_rebuild + wear + 1 <= self._rebuild_after  # 1: the other reward of an amendment
 
     def quick_to_retract(self, i: int, arm: int, reward: float) -> bool:
-        cells = self._correctable()
-        return cells is not None and cells.can_spare(self.coefficients, i, arm, reward)
+        return self._quick(i, arm, reward)
 
     def quick_to_set_features(self, i: int) -> bool:
         if not self.tasks.counts[i].any():
             return True
-        cells = self._correctable()
-        return cells is not None and cells.can_spare(self.coefficients, i)
+        return not (isinstance(self.tasks, Cells) and len(self.tasks.extra)) and self._quick(i)
 
     def recount(self, arm: int, tasks: Array, rewards: Array) -> None:
         """All rewards of one arm, to leave no rounding of what was retracted; ignored unless they are all."""
