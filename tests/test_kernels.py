@@ -318,6 +318,12 @@ def test_cell_gram(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:
     arrays = (cells.counts, cells.means, cells.task_var, cells.extra, cells.noise)
     close(kernel("cell_gram")(cells.root, cells.mean, *cells.place, N, *arrays, gram), log_s)
     close(gram, expected)
+    cells.factor[:], cells.totals[:] = np.eye(*cells.factor.shape), 0.0
+    kernel("rotate_cells")(cells.factor, cells.totals, cells.root, cells.mean, *cells.place, N, *arrays)
+    p, h = twin.moments_of(cells.factor)
+    close(p, np.eye(len(p)) + expected[:-1, :-1])
+    close(h, expected[:-1, -1])
+    close(cells.totals, [expected[-1, -1] - h @ np.linalg.solve(p, h), log_s])
 
 
 def test_cell_laws_and_moments(kernel: Any, rng: np.random.Generator, cells: Cells) -> None:

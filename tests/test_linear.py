@@ -586,6 +586,19 @@ def test_an_outlier_that_is_taken_back_leaves_no_more_than_its_rounding(outlier:
     np.testing.assert_allclose(everything(belief), everything(other), rtol=1e-6, atol=1e-15 * outlier**2)
 
 
+@pytest.mark.parametrize("size", [1.0, 1e4, 1e8])
+def test_a_rebuild_from_few_rewards_of_large_columns_loses_nothing(size: float) -> None:
+    features = size * np.random.default_rng(40).normal(size=(3, 1, 4))
+    belief = LinearMixedModel(coef_cov=1.0, task_cov=0.5, noise_var=1.0).belief(1, 4)
+    belief.add_tasks(features)
+    belief.observe([0, 1, 2], [0, 0, 0], [0.3, -1.2, 2.0])
+    (mean, cov), evidence = belief.coef, belief.log_evidence
+    belief.rebuild()
+    np.testing.assert_allclose(belief.coef.mean, mean, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(belief.coef.cov, cov, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(belief.log_evidence, evidence, rtol=1e-12)
+
+
 def test_the_last_reward_leaves_nothing_behind() -> None:
     belief = LinearMixedModel(0.3, 0.8, 0.5, 1.0).belief(K, 6, "by_arm")
     belief.add_tasks(np.random.default_rng(0).normal(size=(3, 2)))

@@ -252,6 +252,34 @@ def whole_row(  # type: ignore[no-untyped-def]
 
 
 @compiled
+def rotate_cells(  # type: ignore[no-untyped-def]
+    factor, totals, root, mean, rows, step_row, step_column, width, n_tasks, counts, means, task_var, extra, noise,
+):
+    """P += what all cells say, a rotation each; totals likewise, but for the squares within cells."""
+    d = factor.shape[0]
+    g = np.empty(d)
+    x = np.empty(d + 1)
+    for i in range(n_tasks):
+        for a in range(counts.shape[1]):
+            if counts[i, a] > 0.0:
+                whole_row(
+                    root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, g, x,
+                )
+                left = rotate(factor, x)
+                totals[0] += left * left
+                totals[1] += log_of_cell(counts, task_var, extra, noise, i, a)
+
+
+@part
+def log_of_cell(counts, task_var, extra, noise, i, a):  # type: ignore[no-untyped-def]
+    """The sum of log s over the rewards of a cell."""
+    tau2 = task_var[a]
+    if extra.shape[0] > 0:
+        tau2 += extra[i, a]
+    return math.log1p(counts[i, a] * tau2 / noise[a]) + counts[i, a] * math.log(noise[a])
+
+
+@compiled
 def cell_gram(  # type: ignore[no-untyped-def]
     root, mean, rows, step_row, step_column, width, n_tasks, counts, means, task_var, extra, noise, gram,
 ):
@@ -269,10 +297,7 @@ def cell_gram(  # type: ignore[no-untyped-def]
             whole_row(
                 root, mean, rows, step_row, step_column, width, counts, means, task_var, extra, noise, i, a, g, x,
             )
-            tau2 = task_var[a]
-            if extra.shape[0] > 0:
-                tau2 += extra[i, a]
-            log_part += math.log1p(n * tau2 / noise[a]) + n * math.log(noise[a])
+            log_part += log_of_cell(counts, task_var, extra, noise, i, a)
             first, last = 0, d
             if root.shape[0] == 1:  # whitening leaves zeros what they are
                 first = a * step_column

@@ -17,6 +17,7 @@ _kernel: Any = Lazy("linear")
 _corrections: Any = Lazy("corrections")
 Array = np.ndarray[Any, Any]
 
+FEW = 4  # cells a coefficient, up to which the coefficients are made cell by cell
 CHUNK = 1 << 16  # cells worked on at once when all tasks are visited, so that memory stays small
 
 
@@ -145,15 +146,23 @@ class Cells:
         for start in range(0, len(tasks), CHUNK):
             yield tasks[start : start + CHUNK], arms[start : start + CHUNK]
 
-    def gram(self, coefs: Coefficients) -> tuple[Array, float]:
-        """What Coefficients.rebuild needs, from the statistics alone."""
+    def rebuild(self, coefs: Coefficients) -> None:
+        """Make the coefficients again from the statistics.
+
+        By their products, which is the quicker way; or cell by cell while there are few of them, for then the products
+        lose digits: what they say of some directions can be so much more than what the prior says of the others.
+        """
+        n, spread = self.features.n_tasks, float((self.within / self.noise).sum())
+        held = self.counts, self.means, self.task_var, self.extra, self.noise
+        if np.count_nonzero(self.counts[:n]) <= FEW * coefs.size:
+            coefs.reset()
+            _kernel.rotate_cells(coefs.factor, coefs.totals, coefs.root, coefs.mean, *self._place(), n, *held)
+            coefs.totals[0] += spread
+            return
         gram = np.zeros((coefs.size + 1, coefs.size + 1))
-        log_s = _kernel.cell_gram(
-            coefs.root, coefs.mean, *self._place(), self.features.n_tasks, self.counts, self.means,
-            self.task_var, self.extra, self.noise, gram,
-        )  # fmt: skip
-        gram[-1, -1] += float((self.within / self.noise).sum())
-        return gram, float(log_s)
+        log_s = _kernel.cell_gram(coefs.root, coefs.mean, *self._place(), n, *held, gram)
+        gram[-1, -1] += spread
+        coefs.rebuild(gram, float(log_s))
 
     def expectations(self, coefs: Coefficients) -> dict[str, Array]:
         """What EM needs of the task effects and the noise, given the present variances (maths.md a.5)."""

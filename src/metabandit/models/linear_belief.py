@@ -302,9 +302,11 @@ class LinearBelief(Belief):
             raise InvalidInput(
                 "rebuild", "<a model with drift or discount>", "a model without: its past has faded"
             )
-        if isinstance(self.tasks, Effects):
+        if isinstance(self.tasks, Cells):
+            self.tasks.rebuild(self.coefficients)
+        else:
             self.tasks.renew()
-        self.coefficients.rebuild(*self.tasks.gram(self.coefficients))
+            self.coefficients.rebuild(*self.tasks.gram(self.coefficients))
         self._since_rebuild, self._stale = 0, False
 
     def _fresh(self) -> None:
