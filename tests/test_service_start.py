@@ -116,7 +116,7 @@ def compiled():
 
 async def live(kind, place):
     async with running(place, bandit(kind)) as engine:
-        await Life(engine, seed=1).go(60)
+        await Life(engine, seed=1).go(200)
         await settled(engine)
 
 

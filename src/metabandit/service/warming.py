@@ -58,7 +58,16 @@ def _play(reward: Reward, model: ModelSettings, policy: PolicySettings) -> None:
         for correction in corrections:
             each.takes_long(_numbered(0, *correction))
         _apply(each, corrections)
-    state.copy().belief.learn()
+    _learn(state.copy())
+    many = [(events.Task(f"more {i}", {"x": float(i)}), i) for i in range(2, 12)]
+    rewards = [(events.Reward(arm, 0.5, 3, 1.0, 1.0), i) for i in range(2, 12) for arm in range(3)]
+    _apply(state, [*many, *rewards])  # with many the coefficients are made anew in another way
+    _learn(state)
+
+
+def _learn(state: State) -> None:
+    state.belief.learn()
+    state.belief.adopt(state.belief.learned_numbers())
 
 
 def _apply(state: State, bodies: Sequence[tuple[Any, int | None]]) -> None:
