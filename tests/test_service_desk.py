@@ -226,12 +226,19 @@ def test_a_repeated_decision_for_an_arm_that_is_not_applied_yet(tmp_path: Path) 
     asyncio.run(asyncio.wait_for(story(), 60.0))
 
 
+@asynccontextmanager
+async def two_that_know(path: Path, age: float) -> AsyncIterator[tuple[Engine, Engine]]:
+    """The same, and both know the task and its metadata."""
+    async with two(path, bandit()) as (a, b):
+        await a.put_tasks("b", put(age))
+        await b.desks["b"].settled()
+        yield a, b
+
+
 @pytest.mark.usefixtures("deaf")
 def test_metadata_that_were_other_at_another_worker_are_no_old_news(tmp_path: Path) -> None:
     async def story() -> None:
-        async with two(tmp_path / "s.db", bandit()) as (a, b):
-            await a.put_tasks("b", put(1.0))
-            await b.desks["b"].settled()
+        async with two_that_know(tmp_path / "s.db", 1.0) as (a, b):
             await a.put_tasks("b", put(2.0))
             changed = await b.put_tasks("b", put(1.0))  # the same client, over another connection
             state = await a.desks["b"].settled()
@@ -258,9 +265,7 @@ def test_metadata_of_a_decision_that_were_other_at_another_worker(tmp_path: Path
 @pytest.mark.usefixtures("deaf")
 def test_a_task_that_was_erased_at_another_worker_is_told_anew(tmp_path: Path) -> None:
     async def story() -> None:
-        async with two(tmp_path / "s.db", bandit()) as (a, b):
-            await a.put_tasks("b", put(1.0))
-            await b.desks["b"].settled()
+        async with two_that_know(tmp_path / "s.db", 1.0) as (a, b):
             await a.erase("b", "t")
             await b.put_tasks("b", put(1.0))
             assert "t" in (await a.desks["b"].settled()).tasks.index

@@ -129,13 +129,12 @@ def move_cells(  # type: ignore[no-untyped-def]
     g = np.empty(d)
     p = np.empty(d)
     x = np.empty(d + 1)
-    one = np.zeros(1, np.int64)
     rest = 1.0
     for a in range(counts.shape[1]):
         if counts[i, a] > 0.0:
             whole_row(
                 root, mean, new, step_row, step_column, width, counts[i : i + 1], means[i : i + 1], task_var,
-                extra[i : i + 1], noise, one[0], a, g, x,
+                extra[i : i + 1], noise, 0, a, g, x,
             )
             left = rotate(factor, x)
             totals[0] += left * left

@@ -157,6 +157,24 @@ def cell_mean(rows, step_row, step_column, width, i, a, theta):  # type: ignore[
     return product(rows, i, U(a * step_row), theta, U(a * step_column), U(width))
 
 
+@part
+def prior_variance(task_var, extra, i, a):  # type: ignore[no-untyped-def]
+    """Of the effect of a cell: tau^2, and what its features leave out."""
+    return task_var[a] + extra[i, a] if extra.shape[0] > 0 else task_var[a]
+
+
+@part
+def weighted_row(root, mean, rows, step_row, step_column, width, i, a, weight, g, x):  # type: ignore[no-untyped-def]
+    """x[:d] = weight root' phi for a cell's features phi, which g becomes; returns phi' mean."""
+    cell_row(rows, step_row, step_column, width, i, a, g)
+    whiten(root, g, x)
+    start = 0.0
+    for k in range(g.shape[0]):
+        start += g[k] * mean[k]
+        x[k] *= weight
+    return start
+
+
 @compiled
 def draw_many(factor, root, mean, z, scale, out):  # type: ignore[no-untyped-def]
     """out[j] = mean + root U^-1 (y + scale[j] z[j])."""
@@ -176,22 +194,13 @@ def reward_row(  # type: ignore[no-untyped-def]
     """x : (d + 1,), what one more reward says of xi given those its cell has; returns its variance (maths.md a.2)."""
     d = g.shape[0]
     n = counts[i, a]
-    tau2 = task_var[a]
-    if extra.shape[0] > 0:
-        tau2 += extra[i, a]
+    tau2 = prior_variance(task_var, extra, i, a)
     sigma2 = noise[a]
     b = sigma2 / (sigma2 + n * tau2)  # 1 - shrinkage weight
     s = sigma2 + tau2 * b  # predictive variance given theta
     w = 1.0 / math.sqrt(s)
     gap = y - means[i, a]
-    cell_row(rows, step_row, step_column, width, i, a, g)
-    start = 0.0
-    for k in range(d):
-        start += g[k] * mean[k]
-    whiten(root, g, x)
-    bw = b * w
-    for k in range(d):
-        x[k] *= bw
+    start = weighted_row(root, mean, rows, step_row, step_column, width, i, a, b * w, g, x)
     x[d] = (gap + b * (means[i, a] - start)) * w
     return s
 
@@ -237,17 +246,9 @@ def whole_row(  # type: ignore[no-untyped-def]
 ):
     """x : (d + 1,), what all rewards of a cell say of xi."""
     d = g.shape[0]
-    tau2 = task_var[a]
-    if extra.shape[0] > 0:
-        tau2 += extra[i, a]
+    tau2 = prior_variance(task_var, extra, i, a)
     w = math.sqrt(counts[i, a] / (noise[a] + counts[i, a] * tau2))
-    cell_row(rows, step_row, step_column, width, i, a, g)
-    start = 0.0
-    for k in range(d):
-        start += g[k] * mean[k]
-    whiten(root, g, x)
-    for k in range(d):
-        x[k] *= w
+    start = weighted_row(root, mean, rows, step_row, step_column, width, i, a, w, g, x)
     x[d] = (means[i, a] - start) * w
 
 
@@ -273,9 +274,7 @@ def rotate_cells(  # type: ignore[no-untyped-def]
 @part
 def log_of_cell(counts, task_var, extra, noise, i, a):  # type: ignore[no-untyped-def]
     """The sum of log s over the rewards of a cell."""
-    tau2 = task_var[a]
-    if extra.shape[0] > 0:
-        tau2 += extra[i, a]
+    tau2 = prior_variance(task_var, extra, i, a)
     return math.log1p(counts[i, a] * tau2 / noise[a]) + counts[i, a] * math.log(noise[a])
 
 
@@ -332,9 +331,7 @@ def cell_laws(  # type: ignore[no-untyped-def]
         i = tasks[j]
         row = 0 if shared else j
         for a in range(out_mean.shape[1]):
-            tau2 = task_var[a]
-            if extra.shape[0] > 0:
-                tau2 += extra[i, a]
+            tau2 = prior_variance(task_var, extra, i, a)
             b = noise[a] / (noise[a] + counts[i, a] * tau2)
             prior = cell_mean(rows, step_row, step_column, width, i, a, thetas[row])
             out_mean[j, a] = b * prior + (1.0 - b) * means[i, a]
@@ -352,9 +349,7 @@ def cell_moments(  # type: ignore[no-untyped-def]
     for j in range(tasks.shape[0]):
         i = tasks[j]
         for a in range(out_mean.shape[1]):
-            tau2 = task_var[a]
-            if extra.shape[0] > 0:
-                tau2 += extra[i, a]
+            tau2 = prior_variance(task_var, extra, i, a)
             b = noise[a] / (noise[a] + counts[i, a] * tau2)
             prior = cell_mean(rows, step_row, step_column, width, i, a, theta)
             cell_row(rows, step_row, step_column, width, i, a, g)
@@ -391,9 +386,7 @@ def thompson_loop(  # type: ignore[no-untyped-def]
         best = 0
         height = -np.inf
         for a in range(counts.shape[1]):
-            tau2 = task_var[a]
-            if extra.shape[0] > 0:
-                tau2 += extra[i, a]
+            tau2 = prior_variance(task_var, extra, i, a)
             b = noise[a] / (noise[a] + counts[i, a] * tau2)
             prior = cell_mean(rows, step_row, step_column, width, i, a, theta)
             value = b * prior + (1.0 - b) * means[i, a] + math.sqrt(tau2 * b) * rng.standard_normal()

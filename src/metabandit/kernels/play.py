@@ -17,7 +17,7 @@ import numpy as np
 
 from metabandit.kernels._jit import compiled, part
 from metabandit.kernels.choice import ARMS, begin, normal_arm, shape_draw
-from metabandit.kernels.linear import cell_mean, colour, learn_cell, solve_back
+from metabandit.kernels.linear import cell_mean, colour, learn_cell, prior_variance, solve_back
 from metabandit.kernels.shapes import BETA
 from metabandit.kernels.streams import ONE, STEP, fill_normals, keys_of, quantile, substreams, unit
 
@@ -170,9 +170,7 @@ def play_block(  # type: ignore[no-untyped-def]
             for k in range(theta.shape[0]):
                 theta[k] = thetas[own, k]
         for a in range(counts.shape[1]):
-            tau2 = task_var[a]
-            if extra.shape[0] > 0:
-                tau2 += extra[i, a]
+            tau2 = prior_variance(task_var, extra, i, a)
             b = noise[a] / (noise[a] + counts[i, a] * tau2)
             law[a] = b * cell_mean(rows, step_row, step_column, width, i, a, theta) + (1.0 - b) * means[i, a]
             sd[a] = math.sqrt(tau2 * b)
