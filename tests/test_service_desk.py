@@ -12,8 +12,9 @@ import pytest
 
 from metabandit.errors import UnknownName
 from metabandit.service import engine as engines
+from metabandit.service.desk import Desk
 from metabandit.service.engine import Engine
-from metabandit.service.messages import NewBandit, TaskMetadata
+from metabandit.service.messages import DecisionRequest, NewBandit, RewardMessage, TaskMetadata
 from metabandit.service.state import State
 from metabandit.service.stores.base import StoreError
 from metabandit.service.stores.sqlite import SQLiteStore
@@ -34,6 +35,18 @@ async def waiting(*tasks: asyncio.Task[Any]) -> AsyncIterator[None]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+@asynccontextmanager
+async def erasing_while_read(engine: Engine) -> AsyncIterator[tuple[Desk, asyncio.Task[None]]]:
+    """Task t of bandit b is being erased, and somebody reads, until the block ends: the erasure waits aside."""
+    await engine.decide("b", [ask("t", "1"), ask("u", "2")])
+    await engine.reward("b", [pay("1", 1.0)])
+    desk = engine.desks["b"]
+    async with desk.still:
+        erasing = asyncio.create_task(engine.erase("b", "t"))
+        await until("aside", lambda: desk.aside)
+        yield desk, erasing
+
+
 # -- deletions ---------------------------------------------------------------------------------------------------
 
 
@@ -43,12 +56,7 @@ def test_a_bandit_that_is_deleted_while_a_task_of_it_is_erased_lets_everybody_go
 ) -> None:
     async def story() -> None:
         async with running(tmp_path / "s.db", bandit(), bandit(name="other")) as engine:
-            await engine.decide("b", [ask("t", "1"), ask("u", "2")])
-            await engine.reward("b", [pay("1", 1.0)])
-            desk = engine.desks["b"]
-            async with desk.still:  # somebody reads
-                erasing = asyncio.create_task(engine.erase("b", "t"))
-                await until("aside", lambda: desk.aside)
+            async with erasing_while_read(engine) as (desk, erasing):
                 if where == "here":
                     deleting = asyncio.create_task(engine.delete("b"))
                     await until("deleted", lambda: "b" not in engine.desks)
@@ -140,16 +148,38 @@ class Away(SQLiteStore):
         return await super().heads()
 
 
+def test_who_waits_for_rows_to_be_applied_is_told_when_the_store_is_away(tmp_path: Path) -> None:
+    """Also where rows that are still to be applied were committed before."""
+
+    async def run() -> None:
+        store = Away(tmp_path / "log.db")
+        engine = Engine(store)
+        await engine.start()
+        await engine.create(NewBandit(name="a", arms=["x", "y"]))
+        await engine.decide("a", [DecisionRequest(task="t", id=id) for id in "12"])
+        await engine.reward("a", [RewardMessage(decision="1", reward=1.0)])
+        desk = engine.desks["a"]
+        async with desk.still:  # somebody reads
+            await engine.reward("a", [RewardMessage(decision="1", reward=2.0, amend=True)])
+            await engine.reward("a", [RewardMessage(decision="2", reward=1.0)])
+            waiting = asyncio.create_task(engine.decide("a", [DecisionRequest(task="new")]))
+            await until("aside", lambda: desk.aside)
+            store.away = True
+        desk.hear()
+        with pytest.raises(StoreError):
+            await asyncio.wait_for(waiting, 10.0)
+        store.away = False
+        assert (await engine.report("a")).rewards == 2
+        await engine.stop()
+
+    asyncio.run(run())
+
+
 def test_who_waits_until_something_is_erased_is_told_when_the_store_is_away(tmp_path: Path) -> None:
     async def story() -> None:
         store = Away(tmp_path / "log.db")
         async with running(store, bandit()) as engine:
-            await engine.decide("b", [ask("t", "1"), ask("u", "2")])
-            await engine.reward("b", [pay("1", 1.0)])
-            desk = engine.desks["b"]
-            async with desk.still:  # somebody reads
-                erasing = asyncio.create_task(engine.erase("b", "t"))
-                await until("aside", lambda: desk.aside)
+            async with erasing_while_read(engine) as (_, erasing):
                 store.away = True
             try:
                 with pytest.raises(StoreError):

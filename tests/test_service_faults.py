@@ -15,10 +15,6 @@ from typing import Any
 
 import pytest
 
-from metabandit.service.engine import Engine
-from metabandit.service.messages import DecisionRequest, NewBandit, RewardMessage
-from metabandit.service.stores.base import StoreError
-from metabandit.service.stores.sqlite import SQLiteStore
 from tests.postgres import Server, postgres_server, postgres_url
 from tests.service_process import (
     Journal,
@@ -336,52 +332,3 @@ async def anew(service: Service, times: int = 8) -> Counter[int]:
 
 def answered(statuses: Counter[int], n: int, asking: list[asyncio.Task[None]]) -> bool:
     return statuses.total() >= n or any(task.done() for task in asking)
-
-
-# -- in one process ------------------------------------------------------------------------------------------------
-
-
-class Away(SQLiteStore):
-    """A store that others may write to as well, and that can be away."""
-
-    several = True
-    away = False
-
-    async def after(self, *arguments: Any) -> Any:
-        self._check()
-        return await super().after(*arguments)
-
-    def session(self, bandit: int) -> Any:
-        self._check()
-        return super().session(bandit)
-
-    def _check(self) -> None:
-        if self.away:
-            raise StoreError("the store is away")
-
-
-def test_who_waits_for_rows_to_be_applied_is_told_when_the_store_is_away(tmp_path: Path) -> None:
-    """Also where rows that are still to be applied were committed before."""
-
-    async def run() -> None:
-        store = Away(tmp_path / "log.db")
-        engine = Engine(store)
-        await engine.start()
-        await engine.create(NewBandit(name="a", arms=["x", "y"]))
-        await engine.decide("a", [DecisionRequest(task="t", id=id) for id in "12"])
-        await engine.reward("a", [RewardMessage(decision="1", reward=1.0)])
-        desk = engine.desks["a"]
-        async with desk.still:  # somebody reads
-            await engine.reward("a", [RewardMessage(decision="1", reward=2.0, amend=True)])
-            await engine.reward("a", [RewardMessage(decision="2", reward=1.0)])
-            waiting = asyncio.create_task(engine.decide("a", [DecisionRequest(task="new")]))
-            await until("aside", lambda: desk.aside)
-            store.away = True
-        desk.hear()
-        with pytest.raises(StoreError):
-            await asyncio.wait_for(waiting, 10.0)
-        store.away = False
-        assert (await engine.report("a")).rewards == 2
-        await engine.stop()
-
-    asyncio.run(run())
